@@ -306,15 +306,11 @@ unsafe fn analyze(load: *mut Load) {
     unsafe {
         let relation = Relation::from_raw(guarded(|| (*load).target.reopen().as_ptr()));
         if let Some(text) = &(*load).request.where_statement {
-            (*load).program.where_clause = where_clause::analyze(relation.as_ptr(), text.as_ptr());
+            (*load).program.where_clause = where_clause::analyze(relation, text.as_ptr());
         }
         let computed = expression::analyze(relation, &(*load).request.options);
         guarded(|| find_filter(&mut (*load).request.options));
-        let filtered = (*load).request.options.function.map(|function| {
-            let mut nodes = Nodes::NONE;
-            filter::analyze(relation.as_ptr(), function, &raw mut nodes);
-            nodes
-        });
+        let filtered = (*load).request.options.function.map(|function| filter::analyze(relation, function));
         (*load).program.projection = filtered.or(computed);
         query::analyze(relation, &mut (*load).request.options, &mut (*load).program);
     }

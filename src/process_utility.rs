@@ -51,7 +51,7 @@ unsafe extern "C-unwind" fn hook(
         let ends = (*statement).type_ == pg_sys::NodeTag::T_TransactionStmt;
         let is_asked = copy_question::is_asked(statement);
         if is_asked && previous.is_none() {
-            copy_question::answer();
+            c::guarded(copy_question::answer);
             return;
         }
         if is_asked || !takeover::copy::take(statement, query, environment, completion, previous.is_some()) {

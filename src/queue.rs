@@ -41,7 +41,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 pub use self::launcher::init;
 use crate::error::{Error, Result};
 use crate::server::lock::ObjectLock;
-use crate::server::lookup::{owner_of, quoted, relation_named, schema_name};
+use crate::server::lookup::{extension_named, owner_of, quoted, relation_named, schema_name};
 use crate::server::role::{as_role, current_user};
 use crate::server::spi::{self, Access, StatementResult};
 use crate::server::sql_value::SqlValue;
@@ -81,8 +81,7 @@ impl Queue {
     /// The queue of the extension in this database, if it is installed. Keeps it from being dropped until the
     /// transaction's end. Guarded.
     pub fn of_database() -> Result<Option<Queue>> {
-        // SAFETY: a guarded call with a string.
-        let extension = unsafe { pg_sys::get_extension_oid(EXTENSION.as_ptr(), true) };
+        let extension = extension_named(EXTENSION);
         if extension == pg_sys::InvalidOid {
             return Ok(None);
         }

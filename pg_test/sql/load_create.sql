@@ -121,7 +121,7 @@ SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'made', '{"sample": "all"}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(NULL, 'bad', '{"create": true, "query": "SELECT 1"}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(NULL, 'bad', '{"large_object": 1, "create": true}')$$);
-SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": true, "format": "json"}')$$);
+SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), 'bad', '{"create": true, "format": "binary"}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create.csv'), NULL, '{"create": true}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(NULL, 'bad', '{"create": true}')$$);
 SELECT error_of($$SELECT * FROM bulk_load(data_path('load_create_missing.csv'), 'bad', '{"create": true}')$$);

@@ -22,6 +22,7 @@ use crate::program::copy_question;
 use crate::rows::sniff::{self, Request, identifier, table_name};
 use crate::server::node::Node;
 use crate::server::option_value::{Caller, OptionValue, stored};
+use crate::server::role::current_user;
 use crate::server::server_text::from_server;
 
 /// The options besides those that describe a file.
@@ -106,8 +107,7 @@ fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys
 
 /// The location that the name stands for; raises unless the current user may read it. Guarded.
 fn location(server: pg_sys::Oid, path: &CStr) -> Result<Location> {
-    // SAFETY: a guarded call.
-    let user = unsafe { pg_sys::GetUserId() };
+    let user = current_user();
     if let Some(directory) = directory_of(server) {
         check_usage(server, user)?;
         return Ok(Location::Below(Below::new(server, &directory, path)));

@@ -25,6 +25,7 @@ use crate::rows::copy_options::{self, CopyOptions, Draft};
 use crate::rows::objects;
 use crate::server::option_value::{Caller, OptionValue, stored, text};
 use crate::server::relation::Relation;
+use crate::server::role::{current_user, has_privileges_of};
 
 const COLUMN_OPTIONS: &[&str] = &[
     "force_not_null",
@@ -121,28 +122,22 @@ fn check_column(options: &[(String, Vec<u8>)]) -> Result<()> {
 }
 
 fn check_rights(location: Option<&Location>) -> Result<()> {
-    // SAFETY: guarded calls.
-    unsafe {
-        let user = pg_sys::GetUserId();
-        match location {
-            Some(Location::File(_)) if reads_all(user) => Ok(()),
-            Some(Location::File(path)) => servers::remember("filename", path),
-            Some(Location::Program(command)) => {
-                if !pg_sys::has_privs_of_role(user, pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM.into()) {
-                    return Err(role_missing("pg_execute_server_program", "program", "foreign table"));
-                }
-                servers::remember("program", command)
-            }
-            Some(
-                Location::Files(_)
-                | Location::Below(_)
-                | Location::Client(_)
-                | Location::Bytes(_)
-                | Location::LargeObject(_)
-                | Location::Query,
-            )
-            | None => Ok(()),
+    match location {
+        Some(Location::File(_)) if reads_all(current_user()) => Ok(()),
+        Some(Location::File(path)) => servers::remember("filename", path),
+        Some(Location::Program(_)) if !has_privileges_of(pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM.into()) => {
+            Err(role_missing("pg_execute_server_program", "program", "foreign table"))
         }
+        Some(Location::Program(command)) => servers::remember("program", command),
+        Some(
+            Location::Files(_)
+            | Location::Below(_)
+            | Location::Client(_)
+            | Location::Bytes(_)
+            | Location::LargeObject(_)
+            | Location::Query,
+        )
+        | None => Ok(()),
     }
 }
 

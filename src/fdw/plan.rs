@@ -14,6 +14,7 @@ use crate::input::source::Location;
 use crate::rows::copy_options::RecordShape;
 use crate::rows::hazard::Hazards;
 use crate::rows::soft::OnError;
+use crate::server::column_set::ColumnSet;
 use crate::server::node::{Node, NodeList};
 use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner};
 use crate::server::relation::OpenRelation;
@@ -158,7 +159,8 @@ fn wanted(rel: PlannedRelation<'_>, relid: pg_sys::Oid, clauses: NodeList<'_>) -
 
 /// The numbers of the attributes of a relation that expressions use. Guarded.
 fn attributes(expressions: NodeList<'_>, relation: pg_sys::Index) -> Vec<i32> {
-    expressions.node().map_or_else(Vec::new, |expressions| expressions.attributes(relation))
+    let set = expressions.node().map_or(ColumnSet::EMPTY, |expressions| expressions.attributes(relation));
+    set.numbers().map(i32::from).collect()
 }
 
 /// Do any columns have defaults? Guarded.

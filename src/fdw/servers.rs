@@ -31,6 +31,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 use crate::error::{Error, OrRaise, Result};
 use crate::input::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
 use crate::server::option_value::{stored, text};
+use crate::server::role::current_user;
 use crate::server::server_text::from_server;
 
 /// A source option of a table, and the role that has set it.
@@ -78,8 +79,7 @@ pub fn role_missing(role: &str, option: &str, object: &str) -> Error {
 /// Checks the options of a server.
 pub fn validate(options: &[(String, Vec<u8>)]) -> Result<()> {
     let Some((_, directory)) = options.iter().find(|(name, _)| name == DIRECTORY) else { return Ok(()) };
-    // SAFETY: a guarded call.
-    if !reads_all(unsafe { pg_sys::GetUserId() }) {
+    if !reads_all(current_user()) {
         return Err(role_missing("pg_read_server_files", DIRECTORY, "server"));
     }
     if directory.first() != Some(&b'/') {
@@ -91,15 +91,14 @@ pub fn validate(options: &[(String, Vec<u8>)]) -> Result<()> {
 
 /// Records that the current user has set this option of a table; the server decides whether that is permitted. Guarded.
 pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
-    // SAFETY: guarded calls; the callback stays registered.
-    let by = unsafe {
-        if !IS_REGISTERED.replace(true) {
+    if !IS_REGISTERED.replace(true) {
+        // SAFETY: guarded calls; the callbacks stay registered.
+        unsafe {
             pg_sys::RegisterXactCallback(Some(at_transaction_end), std::ptr::null_mut());
             pg_sys::RegisterSubXactCallback(Some(at_subtransaction_end), std::ptr::null_mut());
         }
-        pg_sys::GetUserId()
-    };
-    let named = Named { option, value: value.to_bytes().to_vec(), by };
+    }
+    let named = Named { option, value: value.to_bytes().to_vec(), by: current_user() };
     PENDING.with_borrow_mut(|list| {
         if list.len() >= MOST {
             return Err(Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, "too many foreign tables in one transaction"));

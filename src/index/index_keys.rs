@@ -50,6 +50,7 @@ use crate::rows::hazard::Hazards;
 use crate::server::compat;
 use crate::server::elsewhere::Elsewhere;
 use crate::server::icu_collator::IcuCollator;
+use crate::server::node::NodeList;
 use crate::server::owner::may_run;
 use crate::server::relation::{IndexForm, OpenRelation, Relation};
 use crate::server::sent::sent;
@@ -183,15 +184,11 @@ fn has_tuples(index: Relation<'_>, tuples: Tuples, hazards: &Hazards) -> bool {
     let Some(form) = immediate_btree(index).filter(|form| tuples == Tuples::All || !form.is_unique) else {
         return false;
     };
-    // SAFETY: guarded calls on an open index, which has an order function for each key.
+    // SAFETY: a guarded call on an open index, which has an order function for each key.
+    let order = |column| unsafe { pg_sys::index_getprocid(index.as_ptr(), column, ORDER_PROC) };
     may_run(index)
-        && unsafe {
-            hazards.is_safe(pg_sys::RelationGetIndexExpressions(index.as_ptr()).cast())
-                && hazards.is_safe(pg_sys::RelationGetIndexPredicate(index.as_ptr()).cast())
-                && (1i16..)
-                    .take(form.keys)
-                    .all(|column| hazards.function_is_safe(pg_sys::index_getprocid(index.as_ptr(), column, ORDER_PROC)))
-        }
+        && index.index_nodes().into_iter().filter_map(NodeList::node).all(|nodes| hazards.is_safe(nodes))
+        && (1i16..).take(form.keys).all(|column| hazards.function_is_safe(order(column)))
 }
 
 fn immediate_btree(index: Relation<'_>) -> Option<IndexForm> {

@@ -4,7 +4,7 @@
 //! first record, which lies in earlier chunks. `pg_bulk_text::chunk` describes which process may cut a chunk, and
 //! when.
 
-use pg_bulk_text::chunk::{Cutter, Survey};
+use pg_bulk_text::chunk::{Cut, Cutter, Edge, Survey};
 use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::reader::{LOOKAHEAD, RecordStart};
 use pg_bulk_text::scan::{Level, Needles, Scanner};
@@ -26,6 +26,8 @@ pub struct UncutChunk {
     offset: u64,
     /// Position in the buffer.
     at: usize,
+    /// Number of bytes before it that were read, too.
+    head: usize,
     len: usize,
     /// Length including the bytes that were read behind the chunk.
     known: usize,
@@ -92,7 +94,7 @@ impl Stream {
         let (source, reader) = self.source_and_reader();
         let buffer = reader.chunk_space(ROOM + known).ok_or_else(out_of_memory)?;
         source.read_exactly(buffer.get_mut(ROOM..ROOM + known).unwrap_or_default(), offset)?;
-        Ok(UncutChunk { offset, at: ROOM, len, known, is_plain: false })
+        Ok(UncutChunk { offset, at: ROOM, head: 0, len, known, is_plain: false })
     }
 
     /// Surveys a chunk before its ticket is next.
@@ -108,24 +110,45 @@ impl Stream {
         buffer.get(uncut.at..uncut.at + uncut.len).unwrap_or_default()
     }
 
-    /// Makes the records from `place` to byte `end` of the chunk the next and last records of the stream. `place` is
-    /// not behind the chunk. Guarded.
-    pub fn begin_chunk(&mut self, uncut: UncutChunk, place: RecordStart, end: usize) -> Result<()> {
-        let UncutChunk { offset, mut at, len, known, is_plain } = uncut;
-        // Where a chunk begins with the end of a record, the next record may begin inside the chunk.
-        let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
-        let head = usize::try_from(offset.saturating_sub(place.offset)).unwrap_or(0);
+    /// Cuts a chunk when its ticket is next. Guarded.
+    pub fn cut(&mut self, uncut: &mut UncutChunk, cutter: &Cutter, survey: &Survey, edge: Edge) -> Result<Cut> {
+        let cut = cutter.cut(self.chunk_bytes(uncut), survey, uncut.offset, edge);
+        if !cut.unsure || cut.suspicious {
+            return Ok(cut);
+        }
+        self.read_head(uncut, edge.record)?;
+        let buffer = self.reader.chunk_space(0).unwrap_or_default();
+        let bytes = buffer.get(uncut.at - uncut.head..uncut.at + uncut.len).unwrap_or_default();
+        Ok(cutter.cut_again(cut, bytes, uncut.offset, edge))
+    }
+
+    /// Reads the bytes from `start` to the chunk, unless they are there.
+    fn read_head(&mut self, uncut: &mut UncutChunk, start: u64) -> Result<()> {
+        let head = usize::try_from(uncut.offset.saturating_sub(start)).unwrap_or(0);
+        if uncut.head == head {
+            return Ok(());
+        }
         let (source, reader) = self.source_and_reader();
-        if head > at {
-            let known = known.min(end + LOOKAHEAD);
-            let buffer = reader.chunk_space(head + known).ok_or_else(out_of_memory)?;
-            buffer.copy_within(at..at + known, head);
-            at = head;
+        if head > uncut.at {
+            let buffer = reader.chunk_space(head + uncut.known).ok_or_else(out_of_memory)?;
+            buffer.copy_within(uncut.at..uncut.at + uncut.known, head);
+            uncut.at = head;
         }
         let buffer = reader.chunk_space(0).ok_or_else(out_of_memory)?;
-        source.read_exactly(buffer.get_mut(at - head..at).unwrap_or_default(), place.offset)?;
+        source.read_exactly(buffer.get_mut(uncut.at - head..uncut.at).unwrap_or_default(), start)?;
+        uncut.head = head;
+        Ok(())
+    }
+
+    /// Makes the records from `place` to byte `end` of the chunk the next and last records of the stream. `place` is
+    /// not behind the chunk. Guarded.
+    pub fn begin_chunk(&mut self, mut uncut: UncutChunk, place: RecordStart, end: usize) -> Result<()> {
+        self.read_head(&mut uncut, place.offset)?;
+        let UncutChunk { offset, at, head, len, known, is_plain } = uncut;
+        // Where a chunk begins with the end of a record, the next record may begin inside the chunk.
+        let inside = usize::try_from(place.offset.saturating_sub(offset)).unwrap_or(usize::MAX).min(end);
         let plain = if is_plain { at..at + len } else { 0..0 };
-        reader.begin_chunk(at - head + inside, at + end, at + known, plain, place);
+        self.reader.begin_chunk(at - head + inside, at + end, at + known, plain, place);
         self.verify_chunk();
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Grid {
 #[repr(C)]
 pub struct ChunkOrder {
     pub grid: Grid,
-    eol: u32,
+    eol: Eol,
     /// Number of chunks to be assigned; lowered once an earlier end of the data is known.
     limit: AtomicU64,
     /// Ticket of the next chunk to be assigned.
@@ -108,28 +108,12 @@ pub struct ChunkOrder {
 // edge, and `cutting` is advanced with sequential consistency.
 unsafe impl Sync for ChunkOrder {}
 
-pub fn eol_number(eol: Eol) -> u32 {
-    match eol {
-        Eol::Nl => 0,
-        Eol::Cr => 1,
-        Eol::CrNl => 2,
-    }
-}
-
-pub fn eol_of_number(number: u32) -> Eol {
-    match number {
-        1 => Eol::Cr,
-        2 => Eol::CrNl,
-        _ => Eol::Nl,
-    }
-}
-
 impl ChunkOrder {
     /// Chunks of a file whose records are read from `place` on. Guarded.
     pub fn new(grid: Grid, place: RecordStart) -> ChunkOrder {
         ChunkOrder {
             grid,
-            eol: eol_number(place.eol),
+            eol: place.eol,
             limit: AtomicU64::new(grid.count()),
             next: AtomicU64::new(0),
             cutting: AtomicU64::new(0),
@@ -142,7 +126,7 @@ impl ChunkOrder {
     }
 
     pub fn eol(&self) -> Eol {
-        eol_of_number(self.eol)
+        self.eol
     }
 
     /// Wake the waiting processes, so that they look again.

@@ -35,7 +35,7 @@ pub use self::descriptor::Descriptor;
 use self::handle::Handle;
 pub use self::location::Location;
 pub use self::supply::{Bytes, LargeObject};
-use super::coding::{Coding, Steps, Utf16, first_bytes};
+use super::coding::{Coding, Steps, first_bytes};
 use super::compression::Compression;
 use super::file_identity::changed;
 use super::ring::Ring;
@@ -120,9 +120,24 @@ impl Source {
         self.is_utf16().then(|| self.coding.utf16.name().unwrap_or("UTF16"))
     }
 
-    /// Go back to the start of a regular file, and read it with this encoding.
-    pub fn read_anew(&mut self, utf16: Utf16) -> Result<bool> {
-        self.coding.utf16 = utf16;
+    /// Read at most `most` bytes.
+    pub fn start(&mut self, most: usize) -> Result<Vec<u8>> {
+        let (mut bytes, mut n) = (vec![0; most], 0);
+        while let Some(space) = bytes.get_mut(n..)
+            && !space.is_empty()
+        {
+            match self.read(space)? {
+                0 => break,
+                more => n += more,
+            }
+        }
+        bytes.truncate(n);
+        Ok(bytes)
+    }
+
+    /// Go back to the start of a regular file, and read it with this coding.
+    pub fn read_anew(&mut self, coding: Coding) -> Result<bool> {
+        self.coding = coding;
         self.first.clear();
         self.rewind()
     }

@@ -30,6 +30,7 @@ use super::rejects::Spool;
 use crate::error::OrRaise;
 use crate::rows::row::pump::{Policy, Pump};
 use crate::rows::soft::OnError;
+use crate::server::column_set::ColumnSet;
 use crate::server::lookup::{function_named, qualified, quoted, schema_name};
 use crate::server::relation::name_of;
 use crate::server::statement::{self, About, Checked};
@@ -56,14 +57,8 @@ pub unsafe fn load(load: *mut Load) {
 }
 
 /// The columns that the feed sets to defaults: as in COPY, these need no privilege. Guarded.
-fn set_by_defaults(feed: &Feed) -> *mut pg_sys::Bitmapset {
-    // SAFETY: guarded calls on a set made here.
-    unsafe {
-        let numbers = feed.defaults.iter().filter_map(|(attribute, _)| i32::try_from(attribute + 1).ok());
-        numbers.fold(std::ptr::null_mut(), |set, attnum| {
-            pg_sys::bms_add_member(set, attnum - pg_sys::FirstLowInvalidHeapAttributeNumber)
-        })
-    }
+fn set_by_defaults(feed: &Feed) -> ColumnSet {
+    feed.defaults.iter().filter_map(|(attribute, _)| i16::try_from(attribute + 1).ok()).collect()
 }
 
 /// The statement, in the current memory context. Guarded.

@@ -2,7 +2,7 @@
 //!
 //! Both are plain frames (see `server`), because [`perform`] runs user code. The steps before and after it are guarded.
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 
 use super::definer::Allowed;
 use super::options::given::Given;
@@ -10,6 +10,7 @@ use super::{Load, Purpose, begin, perform};
 use crate::error::OrRaise;
 use crate::input::source::Bytes;
 use crate::server::function::{Call, missing, version_1};
+use crate::server::unguarded::guarded;
 
 version_1!(pg_finfo_bulk_load);
 
@@ -19,16 +20,8 @@ version_1!(pg_finfo_bulk_load);
 /// Called by the executor, with three arguments, or with four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: the load that `begin_call` makes is used by one step at a time; its strings live as long as it.
-    unsafe {
-        let caller = pg_sys::CurrentMemoryContext;
-        let load = begin_call(fcinfo, Purpose::Call, false);
-        perform(load);
-        pg_sys::CurrentMemoryContext = caller;
-        deliver(load, fcinfo);
-        pg_sys::Datum::from(0usize)
-    }
+    // SAFETY: the executor's call, in a frame that owns nothing.
+    unsafe { load(fcinfo, false) }
 }
 
 version_1!(pg_finfo_bulk_load_bytea);
@@ -39,42 +32,31 @@ version_1!(pg_finfo_bulk_load_bytea);
 /// Called by the executor, with three arguments, or with four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: as in `bulk_load`. The value lives as long as the call.
+    // SAFETY: the executor's call, in a frame that owns nothing.
+    unsafe { load(fcinfo, true) }
+}
+
+/// # Safety
+/// A plain frame, with a call of the executor.
+unsafe fn load(fcinfo: pg_sys::FunctionCallInfo, is_data: bool) -> pg_sys::Datum {
+    // SAFETY: the call, its arguments and the load last as long as this frame. One step at a time uses the load; the last
+    // one drops it.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = begin_call(fcinfo, Purpose::Call, true);
+        let load = guarded(|| begin_call(&Call::from_raw(fcinfo), Purpose::Call, is_data));
         perform(load);
         pg_sys::CurrentMemoryContext = caller;
-        deliver(load, fcinfo);
+        guarded(|| Call::from_raw(fcinfo).rows().put(&(*load).result()).or_raise());
+        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
         pg_sys::Datum::from(0usize)
     }
 }
 
-/// Parses the arguments of a call. The first one is a path, or bytes.
-///
-/// # Safety
-/// Arguments as declared.
-pub(super) unsafe fn begin_call(fcinfo: pg_sys::FunctionCallInfo, purpose: Purpose, is_data: bool) -> *mut Load {
-    // SAFETY: same contract.
-    unsafe { begin_guarded(fcinfo, &raw const purpose, is_data) }
-}
-
-/// # Safety
-/// As [`begin_call`].
-#[pg_guard]
-unsafe extern "C-unwind" fn begin_guarded(
-    fcinfo: pg_sys::FunctionCallInfo,
-    purpose: *const Purpose,
-    is_data: bool,
-) -> *mut Load {
-    // SAFETY: the executor's call lasts as long as the caller's frame. A datum of type bytea lasts as long, too.
-    let (call, data, purpose) = unsafe {
-        let first = (*fcinfo).args.as_ptr().read();
-        let data = (is_data && !first.isnull).then(|| Bytes::of_datum(first.value));
-        (Call::from_raw(fcinfo), data, *purpose)
-    };
+/// Parses the arguments of a call that lasts as long as its load. The first one is a path, or bytes. Guarded.
+pub(super) fn begin_call(call: &Call<'_>, purpose: Purpose, is_data: bool) -> *mut Load {
     call.rows();
+    // SAFETY: an argument of type bytea, which lasts as long as the call.
+    let data = call.datum(0).filter(|_| is_data).map(|data| unsafe { Bytes::of_datum(data) });
     let path = if is_data { None } else { call.argument(0).or_raise().into_optional_text() };
     let given = match (&path, data) {
         (_, Some(data)) => Given::Data(data),
@@ -84,21 +66,6 @@ unsafe extern "C-unwind" fn begin_guarded(
     };
     let target = call.required(1, "target").or_raise().as_oid();
     let json = call.jsonb(2, "options").or_raise();
-    let allowed = Allowed::by_call(&call).or_raise();
+    let allowed = Allowed::by_call(call).or_raise();
     begin(given, target, json, &allowed, call.schema(), purpose)
-}
-
-/// Stores the result where the executor expects it, and deletes the load.
-///
-/// # Safety
-/// A finished load, and the call that it was made for. The current memory context is not the load's.
-#[pg_guard]
-unsafe extern "C-unwind" fn deliver(load: *mut Load, fcinfo: pg_sys::FunctionCallInfo) {
-    // SAFETY: this function's contract covers both arguments; deleting the context drops the load.
-    unsafe {
-        {
-            Call::from_raw(fcinfo).rows().put(&(*load).result()).or_raise();
-        }
-        pg_sys::MemoryContextDelete((*load).memory);
-    }
 }

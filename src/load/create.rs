@@ -11,16 +11,18 @@
 //! A role without EXECUTE on one of these functions cannot reach it through this one. If this function has the argument
 //! `allow` ([`definer`](super::definer)), it calls the functions with that argument.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::{self, Allowed, executable};
 use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
 use crate::server::function::{Call, version_1};
 use crate::server::jsonb::Jsonb;
+use crate::server::lookup::relation_name;
 use crate::server::option_value::{Caller, text};
+use crate::server::unguarded::guarded;
 
 version_1!(pg_finfo_bulk_load_named);
 
@@ -34,7 +36,7 @@ pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo
     // SAFETY: `resolve_call` returns a call whose function takes these arguments and returns these rows; user code,
     // called without a guard.
     unsafe {
-        let call = resolve_call(fcinfo);
+        let call = guarded(|| resolve_call(&Call::from_raw(fcinfo)));
         match (*(*call).flinfo).fn_addr {
             Some(function) => {
                 let result = function(call);
@@ -46,74 +48,59 @@ pub unsafe extern "C-unwind" fn bulk_load_named(fcinfo: pg_sys::FunctionCallInfo
     }
 }
 
-/// Prepares the call of `bulk_create`, or of `bulk_load` with a regclass.
-///
-/// # Safety
-/// As [`bulk_load_named`].
-#[pg_guard]
-unsafe extern "C-unwind" fn resolve_call(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
-    // SAFETY: this function's contract covers the arguments; guarded calls.
+/// Prepares the call of `bulk_create`, or of `bulk_load` with a regclass. Guarded.
+fn resolve_call(this: &Call<'_>) -> pg_sys::FunctionCallInfo {
+    // Three arguments or four, as the function is declared.
+    let with_allow = definer::position(this.function()).is_some();
+    let function = |name, target| {
+        let types = [pg_sys::TEXTOID, target, pg_sys::JSONBOID, pg_sys::TEXTARRAYOID];
+        executable(name, types.get(..if with_allow { 4 } else { 3 }).unwrap_or(&types), this.schema()).or_raise()
+    };
+    let options = this.argument(2).or_raise().into_jsonb();
+    if options.is_some_and(|options| creates(&options, &Allowed::by_call(this).or_raise()).or_raise()) {
+        // SAFETY: `bulk_create` has the arguments and the rows of this function.
+        return unsafe { this.of_other(function(c"bulk_create", pg_sys::TEXTOID)) };
+    }
+    let function = function(c"bulk_load", pg_sys::REGCLASSOID);
+    let target = this.argument(1).or_raise().into_optional_text().map(|name| relation_of(&name).or_raise());
+    // SAFETY: `bulk_load` has a regclass in place of the name, and returns these rows.
     unsafe {
-        let schema = pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid);
-        // Three arguments or four, as the function is declared.
-        let arguments = (*fcinfo).args.as_ptr();
-        let target = &*arguments.add(1);
-        let with_allow = definer::position((*(*fcinfo).flinfo).fn_oid).is_some();
-        let function = |name, target| {
-            let types = [pg_sys::TEXTOID, target, pg_sys::JSONBOID, pg_sys::TEXTARRAYOID];
-            executable(name, types.get(..if with_allow { 4 } else { 3 }).unwrap_or(&types), schema)
-        };
-        let this = Call::from_raw(fcinfo);
-        let options = this.argument(2).or_raise().into_jsonb();
-        if options.is_some_and(|options| creates(&options, &Allowed::by_call(&this).or_raise()).or_raise()) {
-            let function = function(c"bulk_create", pg_sys::TEXTOID).or_raise();
-            return call_of(function, fcinfo);
-        }
-        let function = function(c"bulk_load", pg_sys::REGCLASSOID).or_raise();
-        let call = call_of(function, fcinfo);
-        if !target.isnull {
-            (*(*call).args.as_mut_ptr().add(1)).value = pg_sys::Datum::from(relation_of(target.value).or_raise());
+        let call = this.of_other(function);
+        if let Some(target) = target {
+            (*(*call).args.as_mut_ptr().add(1)).value = pg_sys::Datum::from(target);
         }
         call
     }
 }
 
 /// The relation that a text names. Guarded.
-///
-/// # Safety
-/// A datum of type text.
-unsafe fn relation_of(target: pg_sys::Datum) -> Result<pg_sys::Oid> {
-    // SAFETY: this function's contract covers the datum; guarded calls with strings.
-    unsafe {
-        let name = pg_sys::text_to_cstring(pg_sys::pg_detoast_datum_packed(target.cast_mut_ptr()).cast());
-        let bytes = CStr::from_ptr(name).to_bytes();
-        let says_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
-        let named = if says_number { named(name) } else { pg_sys::InvalidOid };
-        if named == pg_sys::InvalidOid {
-            let relation = pg_sys::OidInputFunctionCall(pg_sys::F_REGCLASSIN.into(), name, pg_sys::InvalidOid, -1);
-            return Ok(pg_sys::Oid::from((relation.value() & 0xffff_ffff) as u32));
-        }
-        let number = text(bytes).parse().map_or(pg_sys::InvalidOid, pg_sys::Oid::from_u32);
-        if number != named && !pg_sys::get_rel_name(number).is_null() {
-            let message = format!("\"{}\" is the name of a relation and the OID of another one", text(bytes));
-            let error = Error::new(Code::ERRCODE_AMBIGUOUS_PARAMETER, message);
-            return Err(error.hint("Cast it to regclass, or write the name in double quotes."));
-        }
-        Ok(named)
+fn relation_of(name: &CStr) -> Result<pg_sys::Oid> {
+    let bytes = name.to_bytes();
+    let says_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+    let named = if says_number { named(name) } else { pg_sys::InvalidOid };
+    if named == pg_sys::InvalidOid {
+        let name = name.as_ptr().cast_mut();
+        // SAFETY: a guarded call with a string, which it does not change.
+        let relation =
+            unsafe { pg_sys::OidInputFunctionCall(pg_sys::F_REGCLASSIN.into(), name, pg_sys::InvalidOid, -1) };
+        return Ok(pg_sys::Oid::from((relation.value() & 0xffff_ffff) as u32));
     }
+    let number = text(bytes).parse().map_or(pg_sys::InvalidOid, pg_sys::Oid::from_u32);
+    if number != named && relation_name(number).is_some() {
+        let message = format!("\"{}\" is the name of a relation and the OID of another one", text(bytes));
+        let error = Error::new(Code::ERRCODE_AMBIGUOUS_PARAMETER, message);
+        return Err(error.hint("Cast it to regclass, or write the name in double quotes."));
+    }
+    Ok(named)
 }
 
-/// The relation of this name, or InvalidOid (text_regclass, regproc.c). Guarded.
-///
-/// # Safety
-/// A string of digits.
-unsafe fn named(name: *const c_char) -> pg_sys::Oid {
-    // SAFETY: this function's contract covers the string; guarded calls.
+/// The relation of this name, which consists of digits, or InvalidOid (text_regclass, regproc.c). Guarded.
+fn named(name: &CStr) -> pg_sys::Oid {
+    let (no_lock, missing_ok) = (pg_sys::NoLock.cast_signed(), pg_sys::RVROption::RVR_MISSING_OK);
+    // SAFETY: guarded calls with a text, which return a list of names, and a range variable.
     unsafe {
-        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name));
+        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name.as_ptr()));
         let variable = pg_sys::makeRangeVarFromNameList(names);
-        let no_lock = pg_sys::NoLock.cast_signed();
-        let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
         pg_sys::RangeVarGetRelidExtended(variable, no_lock, missing_ok, None, std::ptr::null_mut())
     }
 }
@@ -143,31 +130,5 @@ fn creates(options: &Jsonb, allowed: &Allowed) -> Result<bool> {
             Err(Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message))
         }
         _ => Ok(creates),
-    }
-}
-
-/// Makes a call of a function with the arguments and the result info of this one, in the current memory context.
-/// Guarded.
-///
-/// # Safety
-/// As [`bulk_load_named`]; the function takes these arguments, and returns these rows.
-unsafe fn call_of(function: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::FunctionCallInfo {
-    // SAFETY: this function's contract covers the call.
-    let count = unsafe { (*fcinfo).nargs };
-    let arguments = usize::try_from(count).unwrap_or(0);
-    let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + arguments * size_of::<pg_sys::NullableDatum>();
-    // SAFETY: this function's contract covers the call; there is space for the head of a call and its arguments
-    // (SizeForFunctionCallInfo).
-    unsafe {
-        let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
-        let flinfo: *mut pg_sys::FmgrInfo = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();
-        pg_sys::fmgr_info(function, flinfo);
-        (*call).flinfo = flinfo;
-        (*call).resultinfo = (*fcinfo).resultinfo;
-        (*call).fncollation = (*fcinfo).fncollation;
-        (*call).nargs = count;
-        let (from, to) = ((*fcinfo).args.as_ptr(), (*call).args.as_mut_ptr());
-        std::ptr::copy_nonoverlapping(from, to, arguments);
-        call
     }
 }

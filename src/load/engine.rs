@@ -240,8 +240,7 @@ impl Catalog {
     /// Finds a table of the extension. None if it does not exist or is not a member of the extension. Guarded.
     fn find(extension: &CStr, schema: pg_sys::Oid, name: &CStr) -> Option<Catalog> {
         let oid = Some(lookup::relation_named(name, schema)).filter(|&oid| oid != pg_sys::InvalidOid)?;
-        // SAFETY: a guarded catalog lookup.
-        let extension = unsafe { pg_sys::get_extension_oid(extension.as_ptr(), true) };
+        let extension = lookup::extension_named(extension);
         let catalog = Catalog { oid, extension };
         (extension != pg_sys::InvalidOid && catalog.is_sibling(oid)).then_some(catalog)
     }

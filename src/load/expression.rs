@@ -15,7 +15,7 @@
 //! Analysis runs in a plain frame: constant folding runs user code, and a guard would drop the position of an error.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
@@ -26,7 +26,9 @@ use crate::program::assignment::{assign, complain};
 use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::program::where_clause::{only_clause, statement, within_option};
-use crate::program::{Nodes, variable, with_target};
+use crate::program::{Nodes, variable};
+use crate::server::node::make;
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::{Relation, TupleDesc, attribute_name};
 use crate::server::unguarded::{self as c, guarded};
 
@@ -36,7 +38,7 @@ struct ExpressionAnalysis {
     descriptor: TupleDesc<'static>,
     mapping: Mapping,
     statements: Vec<CString>,
-    targets: *mut pg_sys::List,
+    targets: NodeList<'static, pg_sys::TargetEntry>,
     /// The attributes of the input row that expressions name, including references that constant folding removes.
     named: Vec<Cell<bool>>,
 }
@@ -44,45 +46,48 @@ struct ExpressionAnalysis {
 /// Makes the projection of a load, if its options have expressions.
 ///
 /// # Safety
-/// A plain frame; the relation stays open. The contents of the projection live in the current memory context.
+/// A plain frame. The contents of the projection live in the current memory context, as long as the relation is open.
 pub unsafe fn analyze(relation: Relation<'static>, options: &LoadOptions) -> Option<Nodes> {
-    // SAFETY: this function's contract covers the relation; parse trees live as long as the analysis.
+    // SAFETY: the frame is plain; parse trees live as long as the analysis.
     unsafe {
         let analysis = guarded(|| begin(relation, options));
         if analysis.is_null() {
             return None;
         }
-        let count = (*analysis).statements.len();
-        for at in 0..count {
-            let form = (*analysis).attribute(at)?;
+        for at in 0..(*analysis).statements.len() {
             let text = (*(*analysis).statements.as_ptr().add(at)).as_ptr();
-            let mut context = pg_sys::ErrorContextCallback {
-                previous: pg_sys::error_context_stack,
-                callback: Some(within_option),
-                arg: text.cast_mut().cast(),
-            };
-            pg_sys::error_context_stack = &raw mut context;
-            let expression = only_clause(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
-            if expression.is_null() {
-                guarded::<()>(|| Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise());
-            }
-            let state = c::make_parsestate(std::ptr::null_mut());
-            (*state).p_sourcetext = text;
-            (*state).p_pre_columnref_hook = Some(column_reference);
-            (*state).p_ref_hook_state = analysis.cast();
-            let node = c::transformExpr(state, expression, pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
-            // As transformAssignedExpr (parse_target.c).
-            let assigned = assign(state, node, form.atttypid, form.atttypmod);
-            if assigned.is_null() {
-                complain(node, form);
-            }
-            c::assign_expr_collations(state, assigned);
-            let node = c::eval_const_expressions(std::ptr::null_mut(), assigned);
-            guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), form.attnum));
-            pg_sys::error_context_stack = context.previous;
+            c::in_context(within_option, text.cast_mut().cast(), || add(analysis, at, text));
         }
         guarded(|| (*analysis).check_inputs());
         Some(Nodes { targets: (*analysis).targets, ..Nodes::NONE })
+    }
+}
+
+/// Adds the expression of a text.
+///
+/// # Safety
+/// As [`analyze`], with its analysis.
+unsafe fn add(analysis: *mut ExpressionAnalysis, at: usize, text: *const c_char) {
+    // SAFETY: the frame is plain; the functions return nodes.
+    unsafe {
+        let parsed = NodeList::from_raw(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+        let (Some(expression), Some(form)) = (only_clause(parsed), (*analysis).attribute(at)) else {
+            return guarded(|| Error::new(Code::ERRCODE_SYNTAX_ERROR, "expr must be one expression").raise());
+        };
+        let state = c::make_parsestate(std::ptr::null_mut());
+        (*state).p_sourcetext = text;
+        (*state).p_pre_columnref_hook = Some(column_reference);
+        (*state).p_ref_hook_state = analysis.cast();
+        let node = c::transformExpr(state, expression.as_ptr(), pg_sys::ParseExprKind::EXPR_KIND_GENERATED_COLUMN);
+        // As transformAssignedExpr (parse_target.c).
+        let assigned = assign(state, node, form.atttypid, form.atttypmod);
+        if assigned.is_null() {
+            guarded::<()>(|| complain(Node::from_raw(node).unwrap_or(expression), form));
+        }
+        c::assign_expr_collations(state, assigned);
+        if let Some(node) = Node::from_raw(c::eval_const_expressions(std::ptr::null_mut(), assigned)) {
+            guarded(|| (*analysis).targets.push(make::target(node, form.attnum, None)));
+        }
     }
 }
 
@@ -93,15 +98,12 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut ExpressionA
     }
     let Some(mapping) = source::by_position(relation, options).or_raise() else { return std::ptr::null_mut() };
     let descriptor = source::input_descriptor(relation, &mapping);
-    let mut targets = std::ptr::null_mut();
     let moved = mapping.fields.iter().copied().flatten().chain(mapping.others.iter().map(|(attnum, _)| *attnum));
-    for attnum in moved {
-        // SAFETY: guarded calls; an attribute of the descriptor.
-        unsafe {
-            let variable = variable(descriptor.as_ptr(), usize::try_from(attnum - 1).unwrap_or(0));
-            targets = with_target(targets, variable.cast(), attnum);
-        }
-    }
+    let target = |attnum: i16| {
+        let column = variable(descriptor, usize::try_from(attnum - 1).ok()?)?;
+        Some(make::target(column, attnum, None))
+    };
+    let targets = moved.filter_map(target).collect();
     let statements = options.columns.computed.iter().map(|(_, text)| statement(text)).collect();
     let named = vec![Cell::new(false); descriptor.len()];
     let analysis = ExpressionAnalysis { relation, descriptor, mapping, statements, targets, named };
@@ -146,24 +148,19 @@ unsafe extern "C-unwind" fn column_reference(
             return std::ptr::null_mut();
         }
         let name = CStr::from_ptr((*field.cast::<pg_sys::String>()).sval);
-        let Some(attribute) = analysis.mapping.input(name, analysis.relation.as_ptr()) else {
+        let Some(attribute) = analysis.mapping.input(name, analysis.relation) else {
             return std::ptr::null_mut();
         };
         if let Some(named) = analysis.named.get(attribute) {
             named.set(true);
         }
-        let variable = variable(analysis.descriptor.as_ptr(), attribute);
-        (*variable).location = (*reference).location;
-        variable.cast()
+        let Some(variable) = variable(analysis.descriptor, attribute) else { return std::ptr::null_mut() };
+        (*variable.as_ptr()).location = (*reference).location;
+        variable.node().as_ptr()
     }
 }
 
 /// Reason if an expression calls a function that the direct writer must not run. Guarded.
-///
-/// # Safety
-/// Analyzed nodes.
-pub unsafe fn obstacle(nodes: Nodes) -> Option<String> {
-    // SAFETY: this function's contract covers them.
-    let call = unsafe { volatile::call_in(nodes.targets.cast()) };
-    call.map(|call| format!("An expression in columns {call}."))
+pub fn obstacle(nodes: Nodes) -> Option<String> {
+    nodes.targets.node().and_then(volatile::call_in).map(|call| format!("An expression in columns {call}."))
 }

@@ -22,6 +22,8 @@ use crate::program::projection::{Made, Projection, compute_read, filter};
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::Verbosity;
+use crate::server::expression::Expression;
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::progress::Figures;
 use crate::server::slot::{ExprContext, Slot};
@@ -35,8 +37,8 @@ pub struct Feed {
     /// The feed that was innermost before this one.
     outer: *mut Feed,
     /// Attributes that the feed sets to defaults, because the file has no field for them.
-    pub defaults: Vec<(usize, *mut pg_sys::ExprState)>,
-    qual: *mut pg_sys::ExprState,
+    pub defaults: Vec<(usize, Expression)>,
+    qual: Option<Expression>,
     /// Makes computed columns.
     projection: Option<Projection>,
     /// The row; a virtual tuple.
@@ -88,15 +90,18 @@ impl Feed {
         unsafe {
             let (memory, this) = ((*load).memory, &*load);
             let target = this.target.relation()?;
-            let (mut qual, mut defaults) = (std::ptr::null_mut(), Vec::new());
-            if !this.program.where_clause.conditions.is_null() {
-                qual = pg_sys::ExecInitQual(this.program.where_clause.conditions, std::ptr::null_mut());
-                defaults = source::defaults(target, &this.mapping);
-            }
+            let qual = Expression::conditions(this.program.where_clause.conditions);
+            let defaults = if qual.is_some() { source::defaults(target, &this.mapping) } else { Vec::new() };
             let slot = Slot::make(target.descriptor());
             let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
                 let inputs = source::input_descriptor(target, &this.mapping);
-                Projection::over(nodes, inputs.as_ptr(), rows.columns(), this.request.options.copy.on_error, memory)
+                Projection::over(
+                    nodes,
+                    inputs,
+                    rows.columns(),
+                    this.request.options.copy.on_error,
+                    MemoryContext::from_raw(memory),
+                )
             });
             let mut policy = Policy::of(&this.request.options.copy);
             if let Some(rows) = &this.rows {
@@ -447,7 +452,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
                 if !projection.filters {
                     compute_read(&raw const *projection, econtext, row);
                 } else {
-                    match filter(&raw const *projection, econtext, row) {
+                    match filter(&raw const *projection, econtext, row, false) {
                         // This projection makes no tuples.
                         Made::Row | Made::Tuple(_) => (),
                         Made::Nothing => is_there = false,
@@ -507,19 +512,15 @@ unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) ->
 unsafe fn passes(feed: *mut Feed) -> bool {
     // SAFETY: this function's contract covers the feed.
     unsafe {
-        if (*feed).qual.is_null() {
-            return true;
-        }
+        let Some(qual) = (*feed).qual else { return true };
         let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext.as_ptr());
         for &(attribute, expression) in &(*feed).defaults {
-            let mut is_null = false;
-            let value = unguarded::exec_eval_expr(expression, econtext, &raw mut is_null);
-            slot.arrays().set(attribute, (!is_null).then_some(value));
+            slot.arrays().set(attribute, expression.value(econtext));
         }
         let slot = slot.as_ptr();
         unguarded::store_virtual(slot);
         (*slot).tts_tableOid = (*(*feed).load).target.relid;
         (*econtext).ecxt_scantuple = slot;
-        unguarded::exec_qual((*feed).qual, econtext)
+        unguarded::exec_qual(qual.as_ptr(), econtext)
     }
 }

@@ -24,11 +24,11 @@ use crate::input::source::Location;
 use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::sniff::{self, Request, Sniffed};
 use crate::rows::soft::OnError;
-use crate::server::attempt::attempt;
+use crate::server::attempt::ignoring_errors;
 use crate::server::lookup;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue};
 use crate::server::server_text::to_server;
-use crate::server::unguarded::{self, get_partition_ancestors, guard, guarded};
+use crate::server::unguarded::{get_partition_ancestors, guard};
 
 /// Bytes of the file that are read for a HINT.
 const SAMPLE: u64 = 64 * 1024;
@@ -62,17 +62,11 @@ pub unsafe fn add(load: &Load, error: &mut pg_sys::ErrorData) {
             schema: string(error.schema_name),
             table: string(error.table_name),
         };
-        let other = attempt(|| {
-            guarded(|| {
-                if let Some(hint) = find(load, &caught) {
-                    error.hint = pg_sys::pstrdup(to_server(&hint).as_ptr());
-                }
-            });
+        ignoring_errors(|| {
+            if let Some(hint) = find(load, &caught) {
+                error.hint = pg_sys::pstrdup(to_server(&hint).as_ptr());
+            }
         });
-        if !other.is_null() {
-            unguarded::LWLockReleaseAll();
-            unguarded::FreeErrorData(other);
-        }
     }
 }
 
@@ -204,7 +198,7 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
     let is_sure = sniffed.records > 0
         && sniffed.rejects == 0
         && !sniffed.dialect.separator.is_long()
-        && sniffed.dialect.format != Format::Unquoted
+        && !matches!(sniffed.dialect.format, Format::Unquoted | Format::Lines)
         && sniffed.options.iter().all(is_regular)
         && fields.map_or(width > 1, |fields| fields == width);
     if !is_sure {

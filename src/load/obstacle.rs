@@ -7,8 +7,6 @@
 //! written there. Rules, policies and transition tables of a leaf relation do not apply to rows that come through its
 //! parent.
 
-use std::ffi::CStr;
-
 use pgrx::pg_sys;
 
 use super::duplicate::Keep;
@@ -18,7 +16,7 @@ use crate::heap::append::Traits;
 use crate::program::volatile;
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::server_text::from_server;
+use crate::server::server_text::{copied, from_server};
 
 /// All reasons against the direct writer for a table, one sentence each. Locks its leaf relations. Guarded.
 pub fn of_target(relation: Relation<'_>, keep: Keep) -> Vec<String> {
@@ -228,9 +226,8 @@ fn of_storage(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
 /// The name of an access method. Guarded.
 fn method_name(method: pg_sys::Oid) -> String {
     // SAFETY: a guarded catalog lookup returns a string or null.
-    let name = unsafe { pg_sys::get_am_name(method) };
-    // SAFETY: as above.
-    if name.is_null() { "?".into() } else { from_server(unsafe { CStr::from_ptr(name) }) }
+    let name = unsafe { copied(pg_sys::get_am_name(method)) };
+    name.map_or_else(|| "?".into(), |name| from_server(&name))
 }
 
 /// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new

@@ -34,11 +34,11 @@ use crate::server::compat;
 use crate::server::database::{cluster, database};
 use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, ObjectLock, Until};
-use crate::server::lookup::{now, qualified_name, relation_name, relation_named};
+use crate::server::lookup::{is_temporary, now, qualified_name, relation_name, relation_named};
 use crate::server::own_table::{Columns, OwnTable, Row};
 use crate::server::points::point;
 use crate::server::relation::OpenRelation;
-use crate::server::role::{has_privileges_of, owner_here, stored_role_name};
+use crate::server::role::{has_privileges_of, owner_here, refuse_right, stored_role_name};
 use crate::server::server_text::to_server;
 use crate::server::sql_value::SqlValue;
 
@@ -204,9 +204,7 @@ fn look_up(records: &OwnTable, table: &LoadedTable, met: &Met) -> Result<Option<
 /// Reads the files, and leaves out those that were loaded before. True if none is left. Guarded, interruptible; the
 /// caller may insert.
 pub fn skip_loaded(load: &mut Load) -> Result<bool> {
-    // SAFETY: a guarded catalog lookup.
-    let persistence = unsafe { pg_sys::get_rel_persistence(load.target.relid) };
-    if persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP {
+    if is_temporary(load.target.relid) {
         let message = format!("cannot load files once into temporary table \"{}\"", load.target.display_name());
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .detail("The record of loaded files would outlive the table."));
@@ -434,12 +432,7 @@ fn forget_files(call: &Call) -> Result<i64> {
         return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
     };
     if !compat::owns_relation(target) {
-        // SAFETY: guarded calls with the name of a relation, or null.
-        unsafe {
-            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(target));
-            let name = pg_sys::get_rel_name(target);
-            pg_sys::aclcheck_error(pg_sys::AclResult::ACLCHECK_NOT_OWNER, object, name);
-        }
+        refuse_right(target, pg_sys::AclResult::ACLCHECK_NOT_OWNER);
     }
     let path = call.argument(1)?.into_optional_text();
     let count = forget(call.schema(), &[table], path.as_deref())?;

@@ -107,9 +107,8 @@ fn kept() -> MutexGuard<'static, Vec<Kept>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// # Safety
 /// Called by the server, when a relation has changed, or all may have changed.
-unsafe extern "C-unwind" fn forget(_: pg_sys::Datum, relid: pg_sys::Oid) {
+extern "C-unwind" fn forget(_: pg_sys::Datum, relid: pg_sys::Oid) {
     INVALIDATIONS.fetch_add(1, Relaxed);
     kept().retain(|kept| relid != pg_sys::InvalidOid && kept.relid != relid);
 }

@@ -45,14 +45,10 @@ pub(super) fn prepare(load: &mut Load) {
     let copy = &load.request.options.copy;
     // A column also gets its default if an object lacks its key, a record its field, or if a field is the marker.
     let set = mapping.as_ref().filter(|_| copy.shape() != RecordShape::Json && !copy.takes_defaults());
-    // SAFETY: the condition was analyzed.
-    let volatile = unsafe { volatile::obstacles(target, set, load.program.where_clause.conditions) };
-    // SAFETY: the nodes were analyzed.
-    let computed = load.program.projection.and_then(|nodes| unsafe {
-        match load.request.options.function {
-            Some(function) => filter::obstacle(function, relation, nodes).or_raise(),
-            None => expression::obstacle(nodes),
-        }
+    let volatile = volatile::obstacles(target, set, load.program.where_clause.conditions);
+    let computed = load.program.projection.and_then(|nodes| match load.request.options.function {
+        Some(function) => filter::obstacle(function, target, nodes).or_raise(),
+        None => expression::obstacle(nodes),
     });
     if load.request.is_dry() && (!volatile.is_empty() || computed.is_some() || volatile::in_constraints(target)) {
         // The buffered writer calls such functions in this process, so a check does too.

@@ -10,8 +10,7 @@
 use std::ffi::{CStr, CString};
 
 use pg_bulk_text::fixed::Slice;
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::Allowed;
 use super::options::{Objects, names_of_columns, value};
@@ -33,6 +32,7 @@ use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::{self, Limit, OnError};
 use crate::server::function::{Call, version_1};
 use crate::server::jsonb::Jsonb;
+use crate::server::memory_context::MemoryContext;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue, invalid, text};
 use crate::server::relation::TupleDesc;
 use crate::server::server_text::from_server;
@@ -70,10 +70,10 @@ version_1!(pg_finfo_bulk_read);
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // A plain frame: nothing here has a destructor.
-    // SAFETY: one step at a time uses the result of `begin`, which lives until `end`.
+    // SAFETY: one step at a time uses the reading, which lives as long as its memory context.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let reading = begin(fcinfo);
+        let reading = guarded(|| begin(&Call::from_raw(fcinfo)).or_raise());
         let mut context = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(copy_context),
@@ -89,7 +89,8 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
             guarded(|| (*sink).keep(&mut *rows, &mut (*reading).pump.policy).or_raise());
         }
         pg_sys::error_context_stack = context.previous;
-        end(reading);
+        guarded(|| end(&mut *reading).or_raise());
+        guarded(|| pg_sys::MemoryContextDelete((*reading).memory));
         pg_sys::Datum::from(0usize)
     }
 }
@@ -150,55 +151,33 @@ fn parse(path: &CStr, options: &Jsonb, allowed: &Allowed) -> Result<(Location, C
     Ok((location, copy, places))
 }
 
-/// Checks the rights, then opens the file.
-///
-/// # Safety
-/// A call with the declared arguments.
-#[pg_guard]
-unsafe extern "C-unwind" fn begin(fcinfo: pg_sys::FunctionCallInfo) -> *mut Reading {
-    // SAFETY: this function's contract covers the arguments; guarded calls.
-    unsafe {
-        let call = Call::from_raw(fcinfo);
-        let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-        if result.is_null() || (*result).expectedDesc.is_null() {
-            let message = "function returning record called in context that cannot accept type record";
-            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-                .hint("Call it in FROM, with a column definition list.")
-                .raise();
-        }
-        let path = call.required(0, "path").or_raise().into_text();
-        let json = call.jsonb(1, "options").or_raise();
-        let allowed = Allowed::by_call(&call).or_raise();
-        let (location, copy, places) = parse(&path, &json, &allowed).or_raise();
-        check_location(&location).or_raise();
-        copy_question::may_read(&location);
-        pg_sys::InitMaterializedSRF(fcinfo, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
-        let (store, descriptor) = ((*result).setResult, (*result).setDesc);
-        let memory = pg_sys::AllocSetContextCreateExtended(
-            pg_sys::CurrentMemoryContext,
-            c"bulk_read".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let old = pg_sys::MemoryContextSwitchTo(memory);
-        let rows = open(&location, &copy, &places, TupleDesc::from_raw(descriptor)).or_raise();
-        let econtext = ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()));
-        pg_sys::MemoryContextSwitchTo(old);
-        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-        let sink = Store {
-            records: 0,
-            values: vec![pg_sys::Datum::from(0usize); natts],
-            nulls: vec![true; natts],
-            econtext,
-            store,
-            descriptor,
-        };
-        let pump = Pump { policy: Policy::of(&copy), sink };
-        let mut reading = Reading { rows, pump, reject_limit: copy.reject_limit, memory };
-        reading.pump.sink.fit(&mut reading.rows, &mut reading.pump.policy);
-        PgMemoryContexts::For(memory).leak_and_drop_on_delete(reading)
+/// Checks the rights, then opens the file. Guarded.
+fn begin(call: &Call<'_>) -> Result<*mut Reading> {
+    if !call.has_described_rows() {
+        let message = "function returning record called in context that cannot accept type record";
+        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+            .hint("Call it in FROM, with a column definition list."));
     }
+    let path = call.required(0, "path")?.into_text();
+    let json = call.jsonb(1, "options")?;
+    let allowed = Allowed::by_call(call)?;
+    let (location, copy, places) = parse(&path, &json, &allowed)?;
+    check_location(&location)?;
+    copy_question::may_read(&location);
+    let (store, descriptor) = call.described_rows();
+    let memory = MemoryContext::current().child(c"bulk_read");
+    let entered = memory.enter();
+    let rows = open(&location, &copy, &places, descriptor)?;
+    // SAFETY: guarded calls; `end` frees the executor state.
+    let econtext = unsafe { ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState())) };
+    drop(entered);
+    let natts = descriptor.len();
+    let (values, nulls) = (vec![pg_sys::Datum::from(0usize); natts], vec![true; natts]);
+    let sink = Store { records: 0, values, nulls, econtext, store, descriptor: descriptor.as_ptr() };
+    let pump = Pump { policy: Policy::of(&copy), sink };
+    let mut reading = Reading { rows, pump, reject_limit: copy.reject_limit, memory: memory.as_ptr() };
+    reading.pump.sink.fit(&mut reading.rows, &mut reading.pump.policy);
+    Ok(memory.keep(reading))
 }
 
 /// Opens the file with these columns. Guarded; the current memory context must outlive the rows.
@@ -311,24 +290,14 @@ impl Store {
     }
 }
 
-/// Closes the file and frees the reading.
-///
-/// # Safety
-/// A valid reading; it is not used afterwards.
-#[pg_guard]
-unsafe extern "C-unwind" fn end(reading: *mut Reading) {
-    // SAFETY: this function's contract covers the argument; deleting the context drops it.
-    unsafe {
-        let memory = {
-            let r = &mut *reading;
-            let Pump { policy: Policy { tolerance, .. }, sink } = &r.pump;
-            soft::check_share(tolerance.on_error, r.reject_limit, tolerance.bad_rows, sink.records).or_raise();
-            tolerance.report(None);
-            tolerance.report_ragged(&r.rows, &r.rows.ragged);
-            r.rows.close().or_raise();
-            pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate);
-            r.memory
-        };
-        pg_sys::MemoryContextDelete(memory);
-    }
+/// Closes the file. The reading is not used afterwards. Guarded.
+fn end(reading: &mut Reading) -> Result<()> {
+    let Pump { policy: Policy { tolerance, .. }, sink } = &reading.pump;
+    soft::check_share(tolerance.on_error, reading.reject_limit, tolerance.bad_rows, sink.records)?;
+    tolerance.report(None);
+    tolerance.report_ragged(&reading.rows, &reading.rows.ragged);
+    reading.rows.close()?;
+    // SAFETY: a guarded call; `begin` has made the state, and nothing uses it any more.
+    unsafe { pg_sys::FreeExecutorState((*sink.econtext.as_ptr()).ecxt_estate) };
+    Ok(())
 }

@@ -17,7 +17,7 @@ mod detail;
 pub mod spool;
 pub mod table;
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
@@ -25,7 +25,7 @@ pub use self::detail::add_first;
 pub use self::spool::Spool;
 use crate::error::Error;
 use crate::rows::row::Rows;
-use crate::server::server_text::to_server;
+use crate::server::server_text::{copied, to_server};
 
 /// Most bytes that are kept of a record or a value.
 const MOST_BYTES: usize = 1 << 20;
@@ -40,13 +40,6 @@ pub struct Complaint {
     /// The column's value, without quotes and escapes.
     pub field: Option<Vec<u8>>,
     pub constraint: Option<Vec<u8>>,
-}
-
-/// # Safety
-/// A NUL-terminated string or null.
-unsafe fn bytes(string: *const c_char) -> Option<Vec<u8>> {
-    // SAFETY: this function's contract covers the argument.
-    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes().to_vec())
 }
 
 fn cut(bytes: &[u8]) -> &[u8] {
@@ -65,8 +58,9 @@ impl Complaint {
     /// # Safety
     /// A valid error.
     pub unsafe fn of_data(error: *const pg_sys::ErrorData) -> Complaint {
-        // SAFETY: this function's contract covers the argument; its strings are NUL-terminated or null.
+        // SAFETY: the error is valid; its strings are NUL-terminated or null.
         unsafe {
+            let bytes = |string| copied(string).map(CString::into_bytes);
             Complaint {
                 code: (*error).sqlerrcode,
                 message: bytes((*error).message).unwrap_or_default(),

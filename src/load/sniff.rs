@@ -98,8 +98,16 @@ impl<'a> Asked<'a> {
             |byte: Option<u8>| byte.map_or_else(|| SqlValue::null(pg_sys::TEXTOID), |byte| SqlValue::text_of(&[byte]));
         let details = CString::new(self.details_json(sniffed)).unwrap_or_default();
         [
-            SqlValue::text(if sniffed.dialect.format == Format::Text { c"text" } else { c"csv" }),
-            SqlValue::text_of(sniffed.dialect.separator.bytes()),
+            SqlValue::text(match sniffed.dialect.format {
+                Format::Text => c"text",
+                Format::Lines => c"json",
+                _ => c"csv",
+            }),
+            if sniffed.dialect.is_lines() {
+                SqlValue::null(pg_sys::TEXTOID)
+            } else {
+                SqlValue::text_of(sniffed.dialect.separator.bytes())
+            },
             character(sniffed.quote()),
             character(sniffed.escape()),
             SqlValue::boolean(sniffed.header),
@@ -119,6 +127,7 @@ impl<'a> Asked<'a> {
                 Eol::Nl => b"LF",
                 Eol::Cr => b"CR",
                 Eol::CrNl => b"CRLF",
+                Eol::Any => b"any",
             })
         });
         let notes: Vec<_> = sniffed

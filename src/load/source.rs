@@ -24,6 +24,7 @@ use crate::rows::copy_options::{RecordShape, attribute_number};
 use crate::rows::objects;
 use crate::rows::row::Rows;
 use crate::rows::soft::OnError;
+use crate::server::expression::Expression;
 use crate::server::option_value::HeaderOption;
 use crate::server::relation::{OpenRelation, Relation, TupleDesc};
 use crate::server::server_text::from_server;
@@ -41,8 +42,7 @@ pub struct FurtherFile {
 /// filter's arguments. Guarded; allocates in the current memory context.
 pub fn input_descriptor(relation: Relation, mapping: &Mapping) -> TupleDesc<'static> {
     if let Some(function) = mapping.function {
-        // SAFETY: a descriptor that was made in the current memory context.
-        return unsafe { TupleDesc::from_raw(filter::descriptor(function, relation.as_ptr()).or_raise()) };
+        return filter::descriptor(function, relation).or_raise();
     }
     let number = |n: usize| pg_sys::AttrNumber::try_from(n).unwrap_or(pg_sys::AttrNumber::MAX);
     let fields = mapping.fields.iter().zip(&mapping.names);
@@ -87,7 +87,7 @@ pub fn by_position(relation: Relation, options: &LoadOptions) -> Result<Option<M
         return Ok(None);
     }
     if let Some(function) = options.function {
-        return filter::mapping(relation.as_ptr(), options.columns.names.as_deref(), function).map(Some);
+        return filter::mapping(relation, options.columns.names.as_deref(), function).map(Some);
     }
     let mut mapping = Mapping { others: others(relation, options)?, ..Mapping::default() };
     let most = usize::try_from(pg_sys::MaxTupleAttributeNumber).unwrap_or(0);
@@ -99,7 +99,7 @@ pub fn by_position(relation: Relation, options: &LoadOptions) -> Result<Option<M
     }
     match &options.columns.names {
         None => {
-            for (attnum, name) in attributes(relation.as_ptr()) {
+            for (attnum, name) in attributes(relation) {
                 if mapping.attributes().all(|other| other != attnum) {
                     mapping.push(name, Some(attnum));
                 }
@@ -228,7 +228,7 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
     let encodings = Encodings::new(options.copy.encoding)?;
     let session = column::session(encodings.charset());
     if let Some(function) = mapping.function {
-        let mut columns = filter::columns(function, relation.as_ptr(), mapping, &session)?;
+        let mut columns = filter::columns(function, relation, mapping, &session)?;
         // Options apply to fields only.
         let others = columns.split_off(mapping.names.len().min(columns.len()));
         for (column, slice) in columns.iter_mut().zip(&options.columns.slices) {
@@ -252,7 +252,7 @@ fn columns(relation: Relation, options: &LoadOptions, mapping: &Mapping, default
         .map(|(attnum, name)| match attnum.and_then(form) {
             Some(attribute) => Column::of_attribute(relation, attribute, &session, with_default),
             None => {
-                let input = inputs.zip(mapping.input(name, relation.as_ptr())).and_then(|(row, at)| row.attribute(at));
+                let input = inputs.zip(mapping.input(name, relation)).and_then(|(row, at)| row.attribute(at));
                 input.map_or_else(|| Column::ignored(name.clone()), |attribute| Column::of(attribute, &session))
             }
         })
@@ -308,7 +308,7 @@ pub fn by_name(relation: Relation, options: &LoadOptions, rows: &mut Rows) -> Re
         // A column that is in every file needs no default, which not every process can evaluate.
         let keeps = options.copy.takes_defaults();
         for (column, _) in columns.iter_mut().zip(&files_with).filter(|(_, with)| **with == files && !keeps) {
-            column.default = std::ptr::null_mut();
+            column.default = None;
         }
         rows.name_by(columns);
         rows.restart(options.copy.header(), |_| Err(changed(&options.location.display())))?;
@@ -320,7 +320,7 @@ pub fn by_name(relation: Relation, options: &LoadOptions, rows: &mut Rows) -> Re
 
 /// Adds the names of a file's header to the mapping, after those of earlier files.
 fn add_names(relation: Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u8>>>) -> Result<()> {
-    let attributes: Vec<_> = attributes(relation.as_ptr()).collect();
+    let attributes: Vec<_> = attributes(relation).collect();
     let earlier = mapping.names.len();
     for (i, name) in header.into_iter().enumerate() {
         let known = name.as_ref().and_then(|name| mapping.names.iter().position(|known| known.as_bytes() == name));
@@ -357,13 +357,12 @@ fn is_generated(relid: pg_sys::Oid, name: &CStr) -> bool {
 
 /// Attributes that no field sets and that have a default: their indexes, and the initialized expressions. Serial and
 /// identity columns appear as their nextval. Guarded; allocates in the current memory context.
-pub fn defaults(relation: Relation, mapping: &Mapping) -> Vec<(usize, *mut pg_sys::ExprState)> {
-    attributes(relation.as_ptr())
+pub fn defaults(relation: Relation, mapping: &Mapping) -> Vec<(usize, Expression)> {
+    attributes(relation)
         .filter(|(attnum, _)| mapping.attributes().all(|a| a != *attnum))
         .filter_map(|(attnum, _)| {
             let attribute = usize::try_from(attnum - 1).ok()?;
-            let expression = default_expression(relation, attribute);
-            (!expression.is_null()).then_some((attribute, expression))
+            Some((attribute, default_expression(relation, attribute)?))
         })
         .collect()
 }

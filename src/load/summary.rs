@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use super::{Load, Writer};
 use crate::guc;
 use crate::input::source::Location;
-use crate::server::server_text::{from_server, to_server};
+use crate::server::server_text::{copied, from_server, to_server};
 use crate::server::stages::Stage;
 use crate::server::unguarded as c;
 
@@ -105,9 +105,7 @@ fn list<'a>(times: impl Iterator<Item = (&'a str, Duration)>) -> String {
 }
 
 fn database() -> String {
-    // SAFETY: a guarded catalog lookup; the string is allocated.
-    unsafe {
-        let name = pg_sys::get_database_name(pg_sys::MyDatabaseId);
-        if name.is_null() { String::new() } else { from_server(std::ffi::CStr::from_ptr(name)) }
-    }
+    // SAFETY: a guarded catalog lookup, which returns a string or null.
+    let name = unsafe { copied(pg_sys::get_database_name(pg_sys::MyDatabaseId)) };
+    from_server(&name.unwrap_or_default())
 }

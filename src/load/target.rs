@@ -18,6 +18,7 @@ use crate::program::mapping::Mapping;
 use crate::server::compat::{self, Rights};
 use crate::server::lookup::{qualified_name, relation_name};
 use crate::server::relation::{OpenRelation, Relation};
+use crate::server::role::{refuse_right, require};
 use crate::server::server_text::from_server;
 
 /// The kind of relation that a target is.
@@ -157,15 +158,7 @@ impl Target {
         if keep != Keep::New {
             return;
         }
-        // SAFETY: guarded calls; the relation exists, since it is locked.
-        unsafe {
-            let result =
-                pg_sys::pg_class_aclcheck(self.relid, pg_sys::GetUserId(), pg_sys::ACL_DELETE as pg_sys::AclMode);
-            if result != pg_sys::AclResult::ACLCHECK_OK {
-                let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(self.relid));
-                pg_sys::aclcheck_error(result, object, pg_sys::get_rel_name(self.relid));
-            }
-        }
+        require(self.relid, pg_sys::ACL_DELETE);
     }
 
     /// The name without the schema, for messages. Guarded.
@@ -176,8 +169,7 @@ impl Target {
     /// Raises unless the current user may INSERT into the columns that the file has fields for, and SELECT those that
     /// `where` reads. Without a mapping: into any column. Guarded.
     pub fn check_insert(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<()> {
-        // SAFETY: the insertion is of an open relation.
-        unsafe { self.insertion(mapping, rights)?.check() };
+        self.insertion(mapping, rights)?.check();
         self.check_policies();
         Ok(())
     }
@@ -186,27 +178,18 @@ impl Target {
     /// location does. They see the text `by`. Guarded.
     pub fn check_copy(&self, mapping: Option<&Mapping>, rights: Rights, location: &Location, by: &CStr) -> Result<()> {
         let insertion = self.insertion(mapping, rights)?;
-        // SAFETY: the relation is open and locked.
-        unsafe {
-            match mapping {
-                Some(_) => copy_question::may_insert(location, insertion, by),
-                None => copy_question::may_insert_some(location, insertion),
-            }
+        match mapping {
+            Some(_) => copy_question::may_insert(location, insertion, by),
+            None => copy_question::may_insert_some(location, insertion),
         }
         self.check_policies();
         Ok(())
     }
 
     /// The range table entry that an INSERT would check. Guarded.
-    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<Insertion> {
-        let mut inserted: *mut pg_sys::Bitmapset = std::ptr::null_mut();
-        for attnum in mapping.into_iter().flat_map(Mapping::attributes) {
-            // SAFETY: a guarded call on a set made here.
-            inserted = unsafe {
-                pg_sys::bms_add_member(inserted, i32::from(attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber)
-            };
-        }
-        Ok(Insertion { relation: self.relation()?.as_ptr(), columns: inserted, rights })
+    fn insertion(&self, mapping: Option<&Mapping>, rights: Rights) -> Result<Insertion<'_>> {
+        let columns = mapping.into_iter().flat_map(Mapping::attributes).collect();
+        Ok(Insertion { relation: self.relation()?, columns, rights })
     }
 
     /// Raises if row_security is off and a policy applies. Guarded.
@@ -216,27 +199,16 @@ impl Target {
     }
 }
 
-/// Raises unless the user may take a lock that blocks other sessions.
+/// Raises unless the user may take a lock that blocks other sessions. [`Target::open`] reports a missing relation.
 fn check_lock_rights(relid: pg_sys::Oid, options: &LoadOptions) {
-    // SAFETY: guarded catalog lookups. `open` reports a missing relation.
-    unsafe {
-        let name = pg_sys::get_rel_name(relid);
-        if name.is_null() {
-            return;
-        }
-        let complain = |result| {
-            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relid));
-            pg_sys::aclcheck_error(result, object, name);
-        };
-        if options.table.truncate == Truncate::Yes {
-            let result = pg_sys::pg_class_aclcheck(relid, pg_sys::GetUserId(), pg_sys::ACL_TRUNCATE as pg_sys::AclMode);
-            if result != pg_sys::AclResult::ACLCHECK_OK {
-                complain(result);
-            }
-        }
-        if options.table.lock == LockOption::Share && !compat::owns_relation(relid) {
-            complain(pg_sys::AclResult::ACLCHECK_NOT_OWNER);
-        }
+    if relation_name(relid).is_none() {
+        return;
+    }
+    if options.table.truncate == Truncate::Yes {
+        require(relid, pg_sys::ACL_TRUNCATE);
+    }
+    if options.table.lock == LockOption::Share && !compat::owns_relation(relid) {
+        refuse_right(relid, pg_sys::AclResult::ACLCHECK_NOT_OWNER);
     }
 }
 

@@ -4,12 +4,12 @@
 //! them. An error has a cursor position only in a plain frame; [`complain`] is behind a guard and leaves the position
 //! out.
 
-use std::ffi::CStr;
-
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::Error;
-use crate::server::server_text::from_server;
+use crate::server::lookup::type_name;
+use crate::server::node::Node;
+use crate::server::relation::attribute_name;
 use crate::server::unguarded as c;
 
 /// Coerces an expression to a type as an assignment does; null if there is no assignment cast.
@@ -22,7 +22,7 @@ pub unsafe fn assign(
     type_oid: pg_sys::Oid,
     typmod: i32,
 ) -> *mut pg_sys::Node {
-    // SAFETY: this function's contract covers both arguments.
+    // SAFETY: the frame is plain; both arguments are valid.
     unsafe {
         c::coerce_to_target_type(
             state,
@@ -37,22 +37,13 @@ pub unsafe fn assign(
     }
 }
 
-/// Raises transformAssignedExpr's error (parse_target.c) about a value of the wrong type, without its position.
-///
-/// # Safety
-/// An expression that cannot become a value of this column.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn complain(node: *mut pg_sys::Node, form: *const pg_sys::FormData_pg_attribute) {
-    // SAFETY: this function's contract covers both arguments; guarded calls, and strings that they return.
-    unsafe {
-        let name = from_server(CStr::from_ptr((*form).attname.data.as_ptr()));
-        let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
-        let (wanted, given) = (kind((*form).atttypid), kind(pg_sys::exprType(node)));
-        let message = format!("column \"{name}\" is of type {wanted} but expression is of type {given}");
-        Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
-            .hint("You will need to rewrite or cast the expression.")
-            .raise();
-    }
+/// Raises transformAssignedExpr's error (parse_target.c) about a value of the wrong type, without its position. Guarded.
+pub fn complain(node: Node<'_>, form: &pg_sys::FormData_pg_attribute) -> ! {
+    let (name, wanted, given) = (attribute_name(form), type_name(form.atttypid), type_name(node.type_oid()));
+    let message = format!("column \"{name}\" is of type {wanted} but expression is of type {given}");
+    Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
+        .hint("You will need to rewrite or cast the expression.")
+        .raise()
 }
 
 /// Raises transformAssignedExpr's error (parse_target.c) about a value of the wrong type, with its position.

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 
 use crate::error::Result;
 use crate::rows::row::RowArrays;
-use crate::server::expression;
+use crate::server::expression::{Expression, expands};
 use crate::server::sequence::{Parameters, Sequence};
 use crate::server::sequence_default::SequenceDefault;
 
@@ -25,7 +25,7 @@ pub enum Default {
     /// `expands`: the value may be an expanded object, and is passed on read-only.
     Expression {
         attribute: usize,
-        state: *mut pg_sys::ExprState,
+        state: Expression,
         expands: bool,
     },
 }
@@ -70,17 +70,13 @@ impl Defaults {
     /// Sorts the expressions, which are ready to run, by kind of default. `sequence` opens the sequence of a default or
     /// returns an open one. Guarded.
     pub fn new(
-        expressions: &[(usize, *mut pg_sys::ExprState)],
+        expressions: &[(usize, Expression)],
         mut sequence: impl FnMut(&SequenceDefault) -> Result<Sequence>,
     ) -> Result<Defaults> {
         let mut defaults = Defaults { list: Vec::new(), ids: Vec::new() };
         for &(attribute, state) in expressions {
-            // SAFETY: an expression that ExecInitExpr was given.
-            let (node, sequence_default) = unsafe {
-                let node = (*state).expr.cast::<pg_sys::Node>();
-                (node, SequenceDefault::recognise(node))
-            };
-            if let Some(default) = sequence_default {
+            let Some(node) = state.node() else { continue };
+            if let Some(default) = SequenceDefault::recognise(node) {
                 let sequence = sequence(&default)?;
                 let used = Position { last_value: 0, is_called: false };
                 defaults.ids.push(Ids {
@@ -96,16 +92,11 @@ impl Defaults {
                 });
                 continue;
             }
-            // SAFETY: a node's tag is its type.
-            defaults.list.push(unsafe {
-                if (*node).type_ == pg_sys::NodeTag::T_Const {
-                    let constant = node.cast::<pg_sys::Const>();
-                    let value = (!(*constant).constisnull).then_some((*constant).constvalue);
-                    self::Default::Constant { attribute, value }
-                } else {
-                    let expands = pg_sys::get_typlen(pg_sys::exprType(node)) == -1;
-                    self::Default::Expression { attribute, state, expands }
-                }
+            defaults.list.push(if let Some(constant) = node.as_a::<pg_sys::Const>() {
+                let value = (!constant.constisnull).then_some(constant.constvalue);
+                self::Default::Constant { attribute, value }
+            } else {
+                self::Default::Expression { attribute, state, expands: expands(node) }
             });
         }
         Ok(defaults)
@@ -122,14 +113,14 @@ impl Defaults {
     }
 
     /// The defaults that are evaluated for each row.
-    pub fn expressions(&self) -> impl Iterator<Item = *mut pg_sys::ExprState> {
+    pub fn expressions(&self) -> impl Iterator<Item = Expression> {
         self.list.iter().filter_map(|default| match default {
             self::Default::Expression { state, .. } => Some(*state),
             self::Default::Constant { .. } => None,
         })
     }
 
-    /// Prepares for rows that are read again: see [`expression::anew`].
+    /// Prepares for rows that are read again: see [`Expression::renew`].
     ///
     /// Their ids are made up, because the taken ids belong to the rows of the first reading. No further id is taken or
     /// given back. Guarded; allocates in the current memory context.
@@ -139,8 +130,7 @@ impl Defaults {
         }
         for default in &mut self.list {
             if let self::Default::Expression { state, .. } = default {
-                // SAFETY: made by `default_expression`.
-                *state = unsafe { expression::anew(*state) };
+                state.renew();
             }
         }
     }

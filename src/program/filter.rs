@@ -17,20 +17,22 @@ mod analysis;
 mod scan;
 mod signature;
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString};
 
 use pg_bulk_types::convert::Session;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::analyze;
 pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known, make};
-use self::signature::{Signature, own_type};
+use self::signature::Signature;
 use super::Nodes;
 use super::mapping::{self, Mapping};
 use super::volatile;
 use crate::error::{Error, Result};
 use crate::rows::column::Column;
 use crate::server::compat;
+use crate::server::lookup::{CatalogRow, signature_of, type_kind, type_name};
+use crate::server::relation::{Relation, TupleDesc};
 use crate::server::server_text::from_server;
 
 /// SQLlanguageId (pg_language.h)
@@ -50,7 +52,7 @@ pub fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
     // SAFETY: a guarded call of an input function with a string.
     let function = unsafe { pg_sys::OidInputFunctionCall(input.into(), name.as_ptr().cast_mut(), kind, -1) };
     let function = pg_sys::Oid::from(u32::try_from(function.value() & 0xffff_ffff).unwrap_or(0));
-    if with_row(function, |_| ()).is_none() {
+    if CatalogRow::<pg_sys::FormData_pg_proc>::find(function).is_none() {
         // The name was a number, or a dash, which stands for none.
         let message = format!("function \"{}\" does not exist", from_server(name));
         return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message));
@@ -58,47 +60,15 @@ pub fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
     Ok(function)
 }
 
-/// Passes a function's pg_proc row to `look`. Guarded; after an error the cache entry is released at the transaction's
-/// end.
-fn with_row<T>(function: pg_sys::Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> Option<T> {
-    // SAFETY: guarded calls; the row is pinned while it is read.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
-        if tuple.is_null() {
-            return None;
-        }
-        let seen = look(tuple);
-        pg_sys::ReleaseSysCache(tuple);
-        Some(seen)
-    }
-}
-
-/// An attribute of a function's row, as text. Guarded.
-///
-/// # Safety
-/// A row that is pinned, and an attribute of type text or pg_node_tree.
-unsafe fn text_of(tuple: pg_sys::HeapTuple, attribute: u32) -> Option<*mut c_char> {
-    // SAFETY: `with_row` pins the row, whose attribute is a text or null.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
-        let mut is_null = false;
-        let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
-        (!is_null).then(|| pg_sys::text_to_cstring(value.cast_mut_ptr()))
-    }
-}
-
 /// The input row: the function's arguments, or the row type of its only argument. Guarded; allocates in the current
 /// memory context.
-pub fn descriptor(function: pg_sys::Oid, relation: pg_sys::Relation) -> Result<pg_sys::TupleDesc> {
-    // SAFETY: an open relation.
-    Ok(Signature::of(function, unsafe { own_type(relation) })?.descriptor())
+pub fn descriptor(function: pg_sys::Oid, relation: Relation<'_>) -> Result<TupleDesc<'static>> {
+    Ok(Signature::of(function, relation.row_type())?.descriptor())
 }
 
 /// Maps fields to arguments. The function sets all columns of the relation. Guarded.
-pub fn mapping(relation: pg_sys::Relation, columns: Option<&[CString]>, function: pg_sys::Oid) -> Result<Mapping> {
-    // SAFETY: an open relation.
-    let signature = Signature::of(function, unsafe { own_type(relation) })?;
+pub fn mapping(relation: Relation<'_>, columns: Option<&[CString]>, function: pg_sys::Oid) -> Result<Mapping> {
+    let signature = Signature::of(function, relation.row_type())?;
     let names = match columns {
         None => signature.names,
         Some(columns) => {
@@ -123,59 +93,39 @@ pub fn mapping(relation: pg_sys::Relation, columns: Option<&[CString]>, function
 /// memory context.
 pub fn columns(
     function: pg_sys::Oid,
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     mapping: &Mapping,
     session: &Session,
 ) -> Result<Vec<Column>> {
-    // SAFETY: an open relation.
-    Ok(Signature::of(function, unsafe { own_type(relation) })?.columns(&mapping.names, session))
+    Ok(Signature::of(function, relation.row_type())?.columns(&mapping.names, session))
 }
 
 /// Reason if the call, or an argument's default, calls a function that the direct writer must not run. Guarded.
-///
-/// # Safety
-/// An open relation, and nodes that were analyzed for it.
-pub unsafe fn obstacle(function: pg_sys::Oid, relation: pg_sys::Relation, nodes: Nodes) -> Result<Option<String>> {
-    // SAFETY: the load has the relation open.
-    let Signature { defaults, types, .. } = Signature::of(function, unsafe { own_type(relation) })?;
-    // SAFETY: this function's contract covers the nodes; those of the catalog are expressions.
-    let call =
-        unsafe { volatile::call_in(nodes.all()).or_else(|| defaults.iter().find_map(|&node| volatile::call_in(node))) };
+pub fn obstacle(function: pg_sys::Oid, relation: Relation<'_>, nodes: Nodes) -> Result<Option<String>> {
+    let Signature { defaults, types, .. } = Signature::of(function, relation.row_type())?;
+    let call = nodes.all().into_iter().chain(defaults.iter()).find_map(volatile::call_in);
     // The same holds for the functions that make an argument of a field.
     let call = call.or_else(|| types.into_iter().find_map(volatile::call_in_type));
     Ok(call.map(|call| format!("The filter {call}.")))
 }
 
-/// The function's name with its argument types. Guarded.
-fn display_name(function: pg_sys::Oid) -> String {
-    // SAFETY: a guarded call, and the string that it returns.
-    from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(function)) })
-}
-
 /// Raises unless the function can be a filter. Guarded.
 pub fn check(function: pg_sys::Oid) -> Result<()> {
-    let why = with_row(function, |tuple| {
-        // SAFETY: a pinned row.
-        let form = unsafe { &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>() };
-        match form.prokind.cast_unsigned() {
-            AGGREGATE => Some("It is an aggregate function."),
-            WINDOW => Some("It is a window function."),
-            FUNCTION if form.proretset => Some("It returns a set."),
-            FUNCTION if form.provariadic != pg_sys::InvalidOid => Some("It is variadic."),
-            FUNCTION => None,
-            _ => Some("It is a procedure."),
-        }
+    let form = CatalogRow::<pg_sys::FormData_pg_proc>::find(function);
+    let why = form.and_then(|form| match form.prokind.cast_unsigned() {
+        AGGREGATE => Some("It is an aggregate function."),
+        WINDOW => Some("It is a window function."),
+        FUNCTION if form.proretset => Some("It returns a set."),
+        FUNCTION if form.provariadic != pg_sys::InvalidOid => Some("It is variadic."),
+        FUNCTION => None,
+        _ => Some("It is a procedure."),
     });
-    if let Some(why) = why.flatten() {
+    if let Some(why) = why {
         return Err(no_filter(function, why));
     }
     for type_oid in Signature::of(function, pg_sys::InvalidOid)?.types {
-        // SAFETY: guarded catalog lookups.
-        let (kind, name) = unsafe { (pg_sys::get_typtype(type_oid), pg_sys::format_type_be(type_oid)) };
-        if kind.cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {
-            // SAFETY: a string of the server.
-            let name = from_server(unsafe { CStr::from_ptr(name) });
-            return Err(no_filter(function, &format!("It has an argument of pseudo-type {name}.")));
+        if type_kind(type_oid) == pg_sys::TYPTYPE_PSEUDO {
+            return Err(no_filter(function, &format!("It has an argument of pseudo-type {}.", type_name(type_oid))));
         }
     }
     // SAFETY: guarded calls; the name is the server's.
@@ -189,6 +139,6 @@ pub fn check(function: pg_sys::Oid) -> Result<()> {
 }
 
 fn no_filter(function: pg_sys::Oid, why: &str) -> Error {
-    let message = format!("function {} cannot be a filter", display_name(function));
+    let message = format!("function {} cannot be a filter", signature_of(function));
     Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, message).detail(why)
 }

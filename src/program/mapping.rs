@@ -6,7 +6,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::rows::column::Taken;
-use crate::server::compat;
+use crate::server::relation::{Relation, name_of};
 use crate::server::server_text::from_server;
 
 /// Which column each field of the file belongs to.
@@ -28,23 +28,21 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps the fields of a foreign table's file to attributes by `place`. Guarded.
-    ///
-    /// # Safety
-    /// The open foreign table.
-    pub unsafe fn of_foreign(foreign: pg_sys::Relation, place: impl Fn(i16) -> Option<i16>) -> Mapping {
+    /// Maps the fields of a foreign table's file to attributes by `place`.
+    pub fn of_foreign(foreign: Relation<'_>, place: impl Fn(i16) -> Option<i16>) -> Mapping {
         let mut mapping = Mapping::default();
         attributes(foreign).for_each(|(attnum, name)| mapping.push(name, place(attnum)));
         mapping
     }
 
     /// The position of an expression's input in the input row.
-    pub fn input(&self, name: &CStr, relation: pg_sys::Relation) -> Option<usize> {
+    pub fn input(&self, name: &CStr, relation: Relation<'_>) -> Option<usize> {
         let at = self.names.iter().position(|known| known.as_c_str() == name)?;
         if let Some(attnum) = self.fields.get(at)? {
             return usize::try_from(attnum - 1).ok();
         }
-        Some(natts(relation) + self.fields.iter().take(at).filter(|field| field.is_none()).count())
+        let natts = relation.descriptor().len();
+        Some(natts + self.fields.iter().take(at).filter(|field| field.is_none()).count())
     }
 
     pub fn push(&mut self, name: CString, attnum: Option<i16>) {
@@ -73,21 +71,8 @@ pub fn twice(name: &CStr) -> Error {
     Error::new(Code::ERRCODE_DUPLICATE_COLUMN, message)
 }
 
-pub fn natts(relation: pg_sys::Relation) -> usize {
-    // SAFETY: an open relation.
-    unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) }
-}
-
 /// Numbers and names of the attributes that a file can have fields for (`CopyGetAttnums`).
-pub fn attributes(relation: pg_sys::Relation) -> impl Iterator<Item = (i16, CString)> {
-    // SAFETY: an open relation, whose descriptor has natts attributes.
-    let natts = unsafe { usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) };
-    (0..natts).filter_map(move |index| {
-        // SAFETY: index < natts, and a name is NUL-terminated.
-        unsafe {
-            let form = &*compat::attribute((*relation).rd_att, index);
-            let takes_values = !form.attisdropped && form.attgenerated == 0;
-            takes_values.then(|| (form.attnum, CStr::from_ptr(form.attname.data.as_ptr()).to_owned()))
-        }
-    })
+pub fn attributes(relation: Relation<'_>) -> impl Iterator<Item = (i16, CString)> {
+    let live = relation.descriptor().live().filter(|form| form.attgenerated == 0);
+    live.map(|form| (form.attnum, name_of(form).to_owned()))
 }

@@ -9,20 +9,23 @@
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
 use pg_bulk_types::block::ColumnForm;
-use pgrx::{PgList, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::call::Call;
 use super::defaults::Defaults;
 use super::{Nodes, columns_of};
-use crate::error::OrRaise;
+use crate::error::{Error, OrRaise, Result};
 use crate::rows::column::Column;
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::OnError;
 use crate::server::attempt::in_subtransaction;
-use crate::server::expression;
+use crate::server::expression::{Expression, expands};
 use crate::server::failure;
+use crate::server::memory_context::MemoryContext;
+use crate::server::node::Node;
+use crate::server::relation::{OpenRelation, TupleDesc};
 use crate::server::slot::Slot;
-use crate::server::unguarded::{self, Opaque, guarded};
+use crate::server::unguarded::{self, guarded};
 
 /// Source of an attribute's value. Both are counted from 0.
 #[derive(Debug, Clone, Copy)]
@@ -38,10 +41,30 @@ enum AttributeSource {
     },
     /// `expands`: the value may be an expanded object, and is passed on read-only.
     Compute {
-        state: *mut pg_sys::ExprState,
+        state: Expression,
         to: usize,
         expands: bool,
     },
+}
+
+impl AttributeSource {
+    /// The source of a target that is made of the columns in the slot, or of a function's row. Guarded.
+    fn of(target: Node<'static, pg_sys::TargetEntry>, slot: Slot<'static>) -> Result<AttributeSource> {
+        let (node, index) = (target.expr(), |number: i16| usize::try_from(number - 1).ok());
+        let to = index(target.resno).unwrap_or(0);
+        let Some((variable, from)) = node.as_a::<pg_sys::Var>().and_then(|one| Some((one, index(one.varattno)?)))
+        else {
+            return Ok(AttributeSource::Compute { state: Expression::new(node), to, expands: expands(node) });
+        };
+        if i64::from(variable.varno) == i64::from(pg_sys::OUTER_VAR) {
+            return Ok(AttributeSource::Take { from, to });
+        }
+        // A value is moved as it is.
+        if slot.descriptor().attribute(from).is_some_and(|attribute| attribute.atttypid == variable.vartype) {
+            return Ok(AttributeSource::Move { from, to });
+        }
+        Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "a target is made of a column of another type"))
+    }
 }
 
 /// The attributes to convert before the conditions, which use the columns `by_quals`. None: all attributes.
@@ -55,8 +78,8 @@ fn early(by_quals: &[i16], no_quals: bool, on_error: OnError) -> Option<Vec<usiz
 #[derive(Debug)]
 pub struct Projection {
     /// A row of the foreign table.
-    pub slot: *mut pg_sys::TupleTableSlot,
-    quals: *mut pg_sys::ExprState,
+    slot: Slot<'static>,
+    quals: Option<Expression>,
     parts: Vec<AttributeSource>,
     /// The function that makes the row from the file's row, if there is one.
     call: Option<Call>,
@@ -73,90 +96,57 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Makes the projection for rows of `foreign`, with these columns. Guarded; allocates in `memory`.
-    ///
-    /// # Safety
-    /// The nodes are about the columns of that relation.
-    pub unsafe fn new(
+    /// Makes the projection for rows of `foreign`, which is locked, with these columns. Otherwise as [`Projection::over`].
+    pub fn new(
         nodes: Nodes,
         foreign: pg_sys::Oid,
         columns: &[Column],
         on_error: OnError,
-        memory: pg_sys::MemoryContext,
+        memory: MemoryContext,
     ) -> Projection {
-        // SAFETY: guarded calls on a relation that is locked; this function's contract covers the nodes.
-        unsafe {
-            let relation = pg_sys::table_open(foreign, pg_sys::NoLock.cast_signed());
-            let projection = Projection::over(nodes, (*relation).rd_att, columns, on_error, memory);
-            pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
-            projection
-        }
+        let foreign = OpenRelation::locked(foreign);
+        Projection::over(nodes, foreign.get().descriptor(), columns, on_error, memory)
     }
 
-    /// Makes the projection for rows of this type, with these columns of the file. Guarded; allocates in `memory`.
-    ///
-    /// # Safety
-    /// The nodes are about the columns of that descriptor.
-    pub unsafe fn over(
+    /// Makes the projection for rows of this type, with these columns of the file. Guarded; raises an error if the nodes name
+    /// other columns. Allocates in `memory`.
+    pub fn over(
         nodes: Nodes,
-        descriptor: pg_sys::TupleDesc,
+        descriptor: TupleDesc<'_>,
         columns: &[Column],
         on_error: OnError,
-        memory: pg_sys::MemoryContext,
+        memory: MemoryContext,
     ) -> Projection {
-        // SAFETY: guarded calls; this function's contract covers the nodes.
-        unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(memory);
-            let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
-            let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual);
-            Slot::from_raw(slot).arrays().clear();
-            let quals = pg_sys::ExecInitQual(nodes.quals, std::ptr::null_mut());
-            let mut parts = Vec::new();
-            for entry in PgList::<pg_sys::TargetEntry>::from_pg(nodes.targets).iter_ptr() {
-                let to = usize::try_from((*entry).resno - 1).unwrap_or(0);
-                parts.push(if (*(*entry).expr).type_ == pg_sys::NodeTag::T_Var {
-                    let variable = (*entry).expr.cast::<pg_sys::Var>();
-                    let from = usize::try_from((*variable).varattno - 1).unwrap_or(0);
-                    let is_made = i64::from((*variable).varno) == i64::from(pg_sys::OUTER_VAR);
-                    if is_made { AttributeSource::Take { from, to } } else { AttributeSource::Move { from, to } }
-                } else {
-                    let expands = pg_sys::get_typlen(pg_sys::exprType((*entry).expr.cast())) == -1;
-                    AttributeSource::Compute {
-                        state: pg_sys::ExecInitExpr((*entry).expr, std::ptr::null_mut()),
-                        to,
-                        expands,
-                    }
-                });
-            }
-            let call = (!nodes.row.is_null()).then(|| Call::new(nodes.row, slot, nodes.targets));
-            pg_sys::MemoryContextSwitchTo(old);
-            // A column that a function does not read is an argument, too.
-            let early = early(&columns_of(nodes.quals), nodes.quals.is_null() || nodes.filters, on_error);
-            let survives = nodes.filters && matches!(on_error, OnError::Table | OnError::Ignore);
-            let projection = Projection::fitted(slot, quals, parts, early, columns);
-            Projection { call, filters: nodes.filters, survives, ..projection }
-        }
+        let within = memory.enter();
+        let slot = Slot::make(descriptor.copied());
+        let quals = Expression::conditions(nodes.quals);
+        let parts = nodes.targets.iter().map(|target| AttributeSource::of(target, slot).or_raise()).collect();
+        let call = nodes.row.map(|row| Call::new(row, slot, nodes.targets).or_raise());
+        drop(within);
+        // A column that a function does not read is an argument, too.
+        let by_quals: Vec<i16> = columns_of(nodes.quals).collect();
+        let early = early(&by_quals, quals.is_none() || nodes.filters, on_error);
+        let survives = nodes.filters && matches!(on_error, OnError::Table | OnError::Ignore);
+        let projection = Projection::fitted(slot, quals, parts, early, columns);
+        Projection { call, filters: nodes.filters, survives, ..projection }
     }
 
-    /// Makes the projection of a scan: conditions over the columns `by_quals`, without target expressions.
-    ///
-    /// # Safety
-    /// A virtual slot for the foreign table's rows, and an expression or null; both live as long as the projection.
-    pub unsafe fn of_scan(
-        slot: *mut pg_sys::TupleTableSlot,
-        quals: *mut pg_sys::ExprState,
+    /// Makes the projection of a scan: conditions over the columns `by_quals` of the slot, without target expressions.
+    pub fn of_scan(
+        slot: Slot<'static>,
+        quals: Option<Expression>,
         by_quals: &[i16],
         columns: &[Column],
         on_error: OnError,
     ) -> Projection {
-        // SAFETY: the slot lives as long as the projection. Columns that are not used stay NULL in every row.
-        unsafe { Slot::from_raw(slot) }.arrays().clear();
-        Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_null(), on_error), columns)
+        // Columns that are not used stay NULL in every row.
+        slot.arrays().clear();
+        Projection::fitted(slot, quals, Vec::new(), early(by_quals, quals.is_none(), on_error), columns)
     }
 
     fn fitted(
-        slot: *mut pg_sys::TupleTableSlot,
-        quals: *mut pg_sys::ExprState,
+        slot: Slot<'static>,
+        quals: Option<Expression>,
         parts: Vec<AttributeSource>,
         early: Option<Vec<usize>>,
         columns: &[Column],
@@ -171,20 +161,16 @@ impl Projection {
 
     /// Switches the conditions of a scan off: all rows pass.
     pub fn forget_conditions(&mut self) {
-        self.quals = std::ptr::null_mut();
+        self.quals = None;
     }
 
-    /// See [`expression::anew`]. Not for a scan. Guarded; allocates in the current memory context.
+    /// See [`Expression::renew`]. Not for a scan. Guarded; allocates in the current memory context.
     pub fn renew(&mut self) {
-        // SAFETY: all expressions but a scan's were made without a parent node.
-        unsafe {
-            self.quals = expression::anew(self.quals);
-            for part in &mut self.parts {
-                if let AttributeSource::Compute { state, .. } = part {
-                    *state = expression::anew(*state);
-                }
-            }
-        }
+        let computed = self.parts.iter_mut().filter_map(|part| match part {
+            AttributeSource::Compute { state, .. } => Some(state),
+            _ => None,
+        });
+        self.quals.iter_mut().chain(computed).for_each(Expression::renew);
         if let Some(call) = &mut self.call {
             call.renew();
         }
@@ -200,14 +186,35 @@ impl Projection {
 
     /// The arrays of the row.
     pub fn arrays(&self) -> RowArrays<'static> {
-        // SAFETY: the slot lives as long as the executor's state.
-        unsafe { Slot::from_raw(self.slot) }.arrays()
+        self.slot.arrays()
     }
 
     /// Number of the row's attributes.
     pub fn attributes(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { usize::try_from((*(*self.slot).tts_tupleDescriptor).natts).unwrap_or(0) }
+        self.slot.descriptor().len()
+    }
+
+    /// Makes the arrays the row of the context, in which expressions read them.
+    ///
+    /// # Safety
+    /// A valid context.
+    #[inline(always)]
+    unsafe fn enter(&self, econtext: *mut pg_sys::ExprContext) {
+        // SAFETY: the arrays have a value for each attribute.
+        unsafe {
+            unguarded::store_virtual(self.slot.as_ptr());
+            (*econtext).ecxt_scantuple = self.slot.as_ptr();
+        }
+    }
+
+    /// Whether the row of the context passes the conditions.
+    ///
+    /// # Safety
+    /// A plain frame, after [`Projection::enter`].
+    #[inline(always)]
+    unsafe fn holds(&self, econtext: *mut pg_sys::ExprContext) -> bool {
+        // SAFETY: the frame is plain, and the context has the row.
+        unsafe { unguarded::exec_qual(self.quals.map_or(std::ptr::null_mut(), Expression::as_ptr), econtext) }
     }
 
     /// Does the function return rows with exactly the target's attributes, so that each is a tuple without a header?
@@ -233,7 +240,7 @@ impl Projection {
         arrays: RowArrays,
     ) -> Option<pg_sys::HeapTupleHeader> {
         // The conditions need separate columns.
-        if !self.quals.is_null() {
+        if self.quals.is_some() {
             return None;
         }
         let value = self.call.as_mut()?.value_mut()?;
@@ -253,7 +260,7 @@ impl Projection {
 /// A plain frame, with the memory context of the row's values, which is that of `fields`; the rows of a file, and the
 /// projection of their rows.
 pub unsafe fn convert_rest(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) {
-    // SAFETY: this function's contract covers all arguments.
+    // SAFETY: the frame is plain, and the projection is valid.
     unsafe {
         if std::mem::replace(&mut (*projection).is_partial, false) {
             guarded(|| (*rows).decode(&(*projection).rest, (*projection).arrays()));
@@ -271,11 +278,9 @@ pub unsafe fn convert_rest(rows: *mut Rows, projection: *mut Projection, fields:
 pub unsafe fn passes(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) -> bool {
     // SAFETY: as in `convert_rest`; nothing here has a destructor.
     unsafe {
-        let slot = (*projection).slot;
-        unguarded::store_virtual(slot);
-        (*fields).ecxt_scantuple = slot;
+        (*projection).enter(fields);
         (*rows).context.is_converting = false;
-        if !unguarded::exec_qual((*projection).quals, fields) {
+        if !(*projection).holds(fields) {
             return false;
         }
         (*rows).context.is_converting = true;
@@ -302,7 +307,7 @@ pub unsafe fn project(
     unsafe {
         if (*projection).filters {
             (*rows).context.is_converting = false;
-            let made = filter_to(projection, econtext, arrays, as_tuple);
+            let made = filter(projection, econtext, arrays, as_tuple);
             if !matches!(made, Made::Row) {
                 return made;
             }
@@ -331,7 +336,7 @@ pub unsafe fn make_of(
     econtext: *mut pg_sys::ExprContext,
     value: pg_sys::HeapTupleHeader,
 ) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+    // SAFETY: the frame is plain; nothing here has a destructor.
     unsafe {
         let Some(call) = (*projection).call.as_ref() else { return Made::Nothing };
         let tuple = call.make_of(value, econtext);
@@ -351,78 +356,60 @@ pub enum Made {
     Bad(*mut pg_sys::ErrorData),
 }
 
-/// Arguments and result of [`make`].
-struct Making<'a> {
-    projection: *const Projection,
-    econtext: *mut pg_sys::ExprContext,
-    arrays: RowArrays<'a>,
-    as_tuple: bool,
-    made: Made,
-}
-
-/// Makes a row from a row of the file that was just read, by a function.
+/// Makes a row from a row of the file that was just read, by a function; with `as_tuple`, stops at the function's tuple.
 ///
 /// # Safety
 /// A plain frame, with the row's memory context; a valid projection that filters, and the arrays of the target's row.
-pub unsafe fn filter(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) -> Made {
-    // SAFETY: this function's contract covers all arguments.
-    unsafe { filter_to(projection, econtext, arrays, false) }
-}
-
-/// Makes a row as [`filter`] does; with `as_tuple`, stops at the function's tuple.
-///
-/// # Safety
-/// See [`filter`].
-unsafe fn filter_to(
+pub unsafe fn filter(
     projection: *const Projection,
     econtext: *mut pg_sys::ExprContext,
     arrays: RowArrays,
     as_tuple: bool,
 ) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+    // SAFETY: the frame is plain, and nothing here has a destructor.
     unsafe {
-        unguarded::store_virtual((*projection).slot);
-        (*econtext).ecxt_scantuple = (*projection).slot;
-        let mut making = Making { projection, econtext, arrays, as_tuple, made: Made::Nothing };
-        if (*projection).survives {
-            // Not in parallel mode: such a file has no workers.
-            let error = guarded(|| in_subtransaction(|| make((&raw mut making).cast())));
-            if !error.is_null() {
-                if !failure::is_about_a_row(&*error) {
-                    unguarded::ReThrowError(error);
-                }
-                return Made::Bad(error);
-            }
-        } else {
-            make((&raw mut making).cast());
+        (*projection).enter(econtext);
+        if !(*projection).survives {
+            return make(projection, econtext, arrays, as_tuple);
         }
-        making.made
+        let mut made = Made::Nothing;
+        // Not in parallel mode: such a file has no workers.
+        let error = guarded(|| in_subtransaction(|| made = make(projection, econtext, arrays, as_tuple)));
+        if error.is_null() {
+            return made;
+        }
+        if !failure::is_about_a_row(&*error) {
+            unguarded::ReThrowError(error);
+        }
+        Made::Bad(error)
     }
 }
 
 /// # Safety
-/// See [`filter`]; `making` has its arguments.
-unsafe extern "C-unwind" fn make(making: Opaque) {
-    // SAFETY: this function's contract covers the argument; nothing here has a destructor.
+/// See [`filter`]; the row is that of the context.
+unsafe fn make(
+    projection: *const Projection,
+    econtext: *mut pg_sys::ExprContext,
+    arrays: RowArrays,
+    as_tuple: bool,
+) -> Made {
+    // SAFETY: the frame is plain, and nothing here has a destructor.
     unsafe {
-        let making = making.cast::<Making<'_>>();
-        let Making { projection, econtext, arrays, as_tuple, .. } = *making;
-        if !unguarded::exec_qual((*projection).quals, econtext) {
-            return;
+        if !(*projection).holds(econtext) {
+            return Made::Nothing;
         }
         if let Some(call) = (*projection).call.as_ref() {
             let tuple = call.make(econtext);
             if tuple.is_null() {
-                return;
+                return Made::Nothing;
             }
             if as_tuple {
-                (*making).made = Made::Tuple(tuple);
-                return;
+                return Made::Tuple(tuple);
             }
             call.take_apart(tuple, econtext);
         }
         compute(projection, econtext, arrays);
-        (*making).made = Made::Row;
+        Made::Row
     }
 }
 
@@ -436,7 +423,7 @@ pub unsafe fn take_apart(
     tuple: pg_sys::HeapTupleHeader,
     arrays: RowArrays,
 ) {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+    // SAFETY: the frame is plain; nothing here has a destructor.
     unsafe {
         if let Some(call) = (*projection).call.as_ref() {
             call.take_apart(tuple, econtext);
@@ -451,8 +438,7 @@ pub unsafe fn take_apart(
 /// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the
 /// arrays of the target's row.
 pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Parts are within the two
-    // descriptors.
+    // SAFETY: the frame is plain; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;
@@ -471,7 +457,7 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
                 }
                 AttributeSource::Compute { state, to, expands } => {
                     let is_null = arrays.nulls().add(to);
-                    let value = unguarded::exec_eval_expr(state, econtext, is_null);
+                    let value = unguarded::exec_eval_expr(state.as_ptr(), econtext, is_null);
                     let value = if expands && !*is_null { unguarded::read_only(value) } else { value };
                     *arrays.values().add(to) = value;
                 }
@@ -485,10 +471,9 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
 /// # Safety
 /// See [`compute`].
 pub unsafe fn compute_read(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: this function's contract covers all arguments.
+    // SAFETY: the frame is plain, and the projection is valid.
     unsafe {
-        unguarded::store_virtual((*projection).slot);
-        (*econtext).ecxt_scantuple = (*projection).slot;
+        (*projection).enter(econtext);
         compute(projection, econtext, arrays);
     }
 }

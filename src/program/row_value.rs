@@ -8,11 +8,13 @@
 
 use pg_bulk_storage::tuple::{FormBuffer, Layout, TUPLE_HEADER};
 use pg_bulk_types::block::ColumnForm;
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use crate::rows::row::RowArrays;
-use crate::server::expression;
-use crate::server::relation::TupleDesc;
+use crate::server::expression::Expression;
+use crate::server::node::Node;
+use crate::server::node::make;
+use crate::server::slot::Slot;
 use crate::server::tuple_layout::attributes;
 use crate::server::unguarded;
 
@@ -20,49 +22,29 @@ use crate::server::unguarded;
 #[derive(Debug)]
 pub struct RowValue {
     /// The call; its argument is the context's case value.
-    state: *mut pg_sys::ExprState,
+    state: Expression,
     layout: Layout,
     buffer: FormBuffer,
 }
 
 impl RowValue {
-    /// Makes the call, if the expression is a function call with the whole row as its one argument. Guarded; allocates
-    /// in the current memory context, which must outlive it.
-    ///
-    /// # Safety
-    /// `row` is an expression over the input row, `nothing` a slot for it in which all columns are NULL.
-    pub unsafe fn new(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<RowValue> {
-        // SAFETY: guarded calls; this function's contract covers the nodes, and a node's tag is its type.
-        unsafe {
-            if row.is_null() || (*row).type_ != pg_sys::NodeTag::T_FuncExpr {
-                return None;
-            }
-            let arguments = PgList::<pg_sys::Node>::from_pg((*row.cast::<pg_sys::FuncExpr>()).args);
-            let argument = arguments.get_ptr(0).filter(|_| arguments.len() == 1)?;
-            if (*argument).type_ != pg_sys::NodeTag::T_Var {
-                return None;
-            }
-            let variable = argument.cast::<pg_sys::Var>();
-            if (*variable).varattno != 0 {
-                return None;
-            }
-            let layout = layout(argument, nothing)?;
-            let value = pg_sys::palloc0(size_of::<pg_sys::CaseTestExpr>()).cast::<pg_sys::CaseTestExpr>();
-            (*value).xpr.type_ = pg_sys::NodeTag::T_CaseTestExpr;
-            (*value).typeId = (*variable).vartype;
-            (*value).typeMod = -1;
-            (*value).collation = pg_sys::InvalidOid;
-            let call = pg_sys::copyObjectImpl(row.cast()).cast::<pg_sys::FuncExpr>();
-            (*call).args = pg_sys::lappend(std::ptr::null_mut(), value.cast());
-            let state = pg_sys::ExecInitExpr(call.cast(), std::ptr::null_mut());
-            Some(RowValue { state, layout, buffer: FormBuffer::new() })
+    /// Makes the call, if the expression over the input row is a function call with the whole row as its one argument.
+    /// All columns of the row in `nothing` are NULL. Guarded; allocates in the current memory context, which must outlive it.
+    pub fn new(row: Node<'static>, nothing: Slot<'static>) -> Option<RowValue> {
+        let arguments = row.as_a::<pg_sys::FuncExpr>()?.args();
+        let argument = arguments.first().filter(|_| arguments.len() == 1)?.as_a::<pg_sys::Var>()?;
+        if argument.varattno != 0 {
+            return None;
         }
+        let layout = layout(argument, nothing)?;
+        let value = |node: Node<'_>| Some(make::case_value(node.as_a::<pg_sys::Var>()?.vartype).node());
+        let state = Expression::new(row.replace(value));
+        Some(RowValue { state, layout, buffer: FormBuffer::new() })
     }
 
-    /// See [`expression::anew`]. Guarded.
+    /// See [`Expression::renew`]. Guarded.
     pub fn renew(&mut self) {
-        // SAFETY: made in `new`.
-        self.state = unsafe { expression::anew(self.state) };
+        self.state.renew();
     }
 
     /// The value of a row that was decoded in a block; None if it must be made like any other row's.
@@ -92,35 +74,24 @@ impl RowValue {
     ) -> Option<pg_sys::Datum> {
         // SAFETY: `form` has made the value, and the row loop has the context.
         unsafe {
-            let mut is_null = false;
             (*econtext).caseValue_datum = pg_sys::Datum::from(value);
             (*econtext).caseValue_isNull = false;
-            let made = unguarded::exec_eval_expr(self.state, econtext, &raw mut is_null);
-            (!is_null).then_some(made)
+            self.state.value(econtext)
         }
     }
 }
 
-/// The layout of the values that the executor would form from the row. Guarded.
-///
-/// # Safety
-/// The variable for the whole row, and a slot as in [`RowValue::new`].
-unsafe fn layout(row: *mut pg_sys::Node, nothing: *mut pg_sys::TupleTableSlot) -> Option<Layout> {
-    // SAFETY: guarded calls; this function's contract covers both arguments. A composite value has a tuple's header.
+/// The layout of the values that the executor would form from the whole row. Guarded.
+fn layout(row: Node<'_, pg_sys::Var>, nothing: Slot<'static>) -> Option<Layout> {
+    let state = Expression::new(row.node());
+    // SAFETY: guarded calls; the closure owns nothing. A composite value has a tuple's header.
     unsafe {
-        let state = pg_sys::ExecInitExpr(row.cast(), std::ptr::null_mut());
         let econtext = pg_sys::CreateStandaloneExprContext();
-        unguarded::store_virtual(nothing);
-        (*econtext).ecxt_scantuple = nothing;
-        let mut is_null = false;
-        let into = &raw mut is_null;
-        let value = unguarded::guard(|| unguarded::exec_eval_expr(state, econtext, into));
-        let attributes = attributes(TupleDesc::from_raw((*nothing).tts_tupleDescriptor));
-        let layout = if is_null {
-            None
-        } else {
-            Layout::of_values(&attributes, &value.cast_mut_ptr::<[u8; TUPLE_HEADER]>().read())
-        };
+        unguarded::store_virtual(nothing.as_ptr());
+        (*econtext).ecxt_scantuple = nothing.as_ptr();
+        let value = unguarded::guard(|| state.value(econtext));
+        let header = value.map(|value| value.cast_mut_ptr::<[u8; TUPLE_HEADER]>().read());
+        let layout = header.and_then(|header| Layout::of_values(&attributes(nothing.descriptor()), &header));
         pg_sys::FreeExprContext(econtext, true);
         layout
     }

@@ -13,16 +13,16 @@
 //! that writes in parallel mode. So the direct writer runs a user-defined function only if it is declared PARALLEL SAFE
 //! or PARALLEL RESTRICTED.
 
-use std::ffi::CStr;
-
 use pgrx::{PgList, pg_sys};
 
 use super::mapping::Mapping;
 use crate::rows::column::default_expression;
 use crate::rows::type_parts::{TypeParts, domain_checks};
 use crate::server::compat;
+use crate::server::expression::Expression;
 use crate::server::index_functions;
-use crate::server::node::Node;
+use crate::server::lookup::{CatalogRow, language_of, signature_of, type_kind};
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::{IndexForm, OpenRelation, Relation, attribute_name};
 use crate::server::server_text::from_server;
 
@@ -58,8 +58,7 @@ impl std::fmt::Display for UserCall {
         match self {
             UserCall::Volatile => f.write_str("calls a volatile function"),
             UserCall::Unsafe(function) => {
-                // SAFETY: a guarded call, and the string that it returns.
-                let name = from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(*function)) });
+                let name = signature_of(*function);
                 write!(f, "calls function {name}, which is declared neither PARALLEL SAFE nor PARALLEL RESTRICTED")
             }
         }
@@ -90,17 +89,14 @@ fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
 /// Calls by the CHECK constraints and domains of a relation that rows are written to. Guarded.
 pub fn of_constraints(relation: Relation<'_>, found: &mut Vec<String>) {
     for (name, check) in relation.descriptor().checks() {
-        // SAFETY: an expression that was just parsed.
-        if let Some(call) = unsafe { call_in(check) } {
+        if let Some(call) = call_in(check) {
             found.push(format!("The constraint \"{}\" {call}.", from_server(name)));
         }
     }
-    for attribute in relation.descriptor().attributes().filter(|attribute| !attribute.attisdropped) {
+    for attribute in relation.descriptor().live() {
         if let Some(call) = call_in_type(attribute.atttypid) {
             let name = attribute_name(attribute);
-            // SAFETY: a guarded catalog lookup.
-            let kind = unsafe { pg_sys::get_typtype(attribute.atttypid) }.cast_unsigned();
-            let is_domain = kind == pg_sys::TYPTYPE_DOMAIN;
+            let is_domain = type_kind(attribute.atttypid) == pg_sys::TYPTYPE_DOMAIN;
             found.push(format!("The {} of column \"{name}\" {call}.", if is_domain { "domain" } else { "type" }));
         }
     }
@@ -210,24 +206,13 @@ fn call_for_types(node: Node<'_>) -> Option<UserCall> {
 
 /// A call by the functions that make a value from text and from bytes. Guarded.
 fn call_by_input(type_oid: pg_sys::Oid) -> Option<UserCall> {
-    // SAFETY: guarded catalog lookups; the tuple is released after its last use.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(type_oid));
-        if tuple.is_null() {
-            return None;
-        }
-        let form = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_type>();
-        let functions = [form.typinput, form.typreceive];
-        pg_sys::ReleaseSysCache(tuple);
-        functions.into_iter().find_map(unsafe_call_of)
-    }
+    let row = CatalogRow::<pg_sys::FormData_pg_type>::find(type_oid)?;
+    [row.typinput, row.typreceive].into_iter().find_map(unsafe_call_of)
 }
 
 /// A call by a domain's constraints. Guarded; allocates in the current memory context.
 fn call_in_domain(domain: pg_sys::Oid) -> Option<UserCall> {
-    // SAFETY: expressions.
-    domain_checks(domain).into_iter().find_map(|check| unsafe { call_in(check) })
+    domain_checks(domain).into_iter().find_map(call_in)
 }
 
 /// Calls by generated columns and by indexes of a relation that rows are written to. The server does not allow volatile
@@ -236,8 +221,7 @@ pub fn of_computed(relation: Relation<'_>, found: &mut Vec<String>) {
     let descriptor = relation.descriptor();
     if descriptor.has_generated() {
         for (attribute, expression) in descriptor.defaults().filter(|(attribute, _)| attribute.attgenerated != 0) {
-            // SAFETY: an expression that was just parsed.
-            if let Some(call) = unsafe { call_in(expression) } {
+            if let Some(call) = call_in(expression) {
                 found.push(format!("The generated column \"{}\" {call}.", attribute_name(attribute)));
             }
         }
@@ -254,8 +238,7 @@ pub fn of_computed(relation: Relation<'_>, found: &mut Vec<String>) {
 
 /// A call by the bound of a partition. The server evaluates it for rows that do not come through the parent. Guarded.
 pub fn of_bound(relation: Relation<'_>, found: &mut Vec<String>) {
-    // SAFETY: an expression or null.
-    if let Some(call) = unsafe { call_in(relation.partition_bound()) } {
+    if let Some(call) = relation.partition_bound().node().and_then(call_in) {
         found.push(format!("The bound of partition \"{}\" {call}.", relation.name_text()));
     }
 }
@@ -263,12 +246,7 @@ pub fn of_bound(relation: Relation<'_>, found: &mut Vec<String>) {
 /// A call by an index. Guarded.
 fn call_in_index(index: Relation<'_>) -> Option<UserCall> {
     let form = index.index()?;
-    // SAFETY: guarded calls, which return copies of the index's expressions, or null.
-    let call = unsafe {
-        let nodes =
-            [pg_sys::RelationGetIndexExpressions(index.as_ptr()), pg_sys::RelationGetIndexPredicate(index.as_ptr())];
-        nodes.into_iter().find_map(|nodes| call_in(nodes.cast()))
-    };
+    let call = index.index_nodes().into_iter().filter_map(NodeList::node).find_map(call_in);
     if call.is_some() {
         return call;
     }
@@ -277,7 +255,7 @@ fn call_in_index(index: Relation<'_>) -> Option<UserCall> {
     if index.access_method().to_u32() < pg_sys::FirstUnpinnedObjectId {
         index_functions::all(index, |function| {
             // btree_gin has no labels. Only a superuser can make a function in C.
-            call = unsafe_call_of(function).filter(|_| !is_in_c(function));
+            call = unsafe_call_of(function).filter(|_| language_of(function) != Some(C_LANGUAGE));
             call.is_none()
         });
         call = call.or_else(|| call_in_keys(index, form));
@@ -322,25 +300,9 @@ fn call_in_difference(type_oid: pg_sys::Oid) -> Option<UserCall> {
     }
 }
 
-/// Whether a function's language is C. Guarded.
-fn is_in_c(function: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups; the tuple is released after its last use.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
-        if tuple.is_null() {
-            return false;
-        }
-        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang;
-        pg_sys::ReleaseSysCache(tuple);
-        language.to_u32() == C_LANGUAGE
-    }
-}
-
 /// A call by the key of a partitioned table, which finds the partition of a row. Guarded.
 pub fn of_partition_key(relation: Relation<'_>, found: &mut Vec<String>) {
-    // SAFETY: the expressions of an open table's key, or null.
-    let mut call = unsafe { call_in(compat::partition_expressions(relation).cast()) };
+    let mut call = compat::partition_expressions(relation).node().and_then(call_in);
     if call.is_none() {
         compat::partition_functions(relation, |function| {
             call = unsafe_call_of(function);
@@ -354,42 +316,27 @@ pub fn of_partition_key(relation: Relation<'_>, found: &mut Vec<String>) {
 
 /// One sentence for each default, and for the condition, that calls a function that keeps rows out. Without a mapping,
 /// every column may get its default. Guarded.
-///
-/// # Safety
-/// A list of expressions, or null.
-pub unsafe fn obstacles(
-    relation: Relation<'_>,
-    mapping: Option<&Mapping>,
-    conditions: *mut pg_sys::List,
-) -> Vec<String> {
+pub fn obstacles(relation: Relation<'_>, mapping: Option<&Mapping>, conditions: NodeList<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (index, attribute) in relation.descriptor().attributes().enumerate() {
         let set = mapping.is_some_and(|mapping| mapping.attributes().any(|attnum| attnum == attribute.attnum));
         if set || attribute.attisdropped || attribute.attgenerated != 0 {
             continue;
         }
-        // SAFETY: an expression's state, or null.
-        let Some(default) = (unsafe { default_expression(relation, index).as_ref() }) else { continue };
-        // SAFETY: the expression of that state.
-        if let Some(call) = unsafe { call_in(default.expr.cast()) } {
+        if let Some(call) = default_expression(relation, index).and_then(Expression::node).and_then(call_in) {
             found.push(format!("The default of column \"{}\" {call}.", attribute_name(attribute)));
         }
     }
-    // SAFETY: the conditions are a list of analyzed expressions, or null.
-    if let Some(call) = unsafe { call_in(conditions.cast()) } {
+    if let Some(call) = conditions.node().and_then(call_in) {
         found.push(format!("The condition {call}."));
     }
     found
 }
 
-/// The first call in an expression, or in a query and those below it, that keeps rows out.
-///
-/// # Safety
-/// An expression, or a query; or a list of such; or null. Guarded.
-pub unsafe fn call_in(node: *mut pg_sys::Node) -> Option<UserCall> {
+/// The first call in an expression, in a query and those below it, or in a list of such, that keeps rows out. Guarded.
+pub fn call_in(node: Node<'_>) -> Option<UserCall> {
     let mut call: Option<UserCall> = None;
-    // SAFETY: the node is valid or null, as the callers know; the handle ends with this function.
-    unsafe { Node::from_raw(node) }?.any(|node| {
+    node.any(|node| {
         if node.tag() == pg_sys::NodeTag::T_Query {
             return false;
         }

@@ -8,11 +8,13 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use crate::error::Error;
+use crate::error::{Error, OrRaise, Result};
+use crate::server::column_set::ColumnSet;
 use crate::server::compat::{self, Rights};
-use crate::server::server_text::from_server;
+use crate::server::node::{Node, NodeList};
+use crate::server::relation::{Relation, attribute_name};
 use crate::server::unguarded::{self as c, Opaque, guarded};
 
 const COPY: &[u8] = b"COPY t FROM STDIN WHERE ";
@@ -26,114 +28,76 @@ pub fn statement(option: &CStr) -> CString {
 #[derive(Debug, Clone, Copy)]
 pub struct WhereClause {
     /// Expressions that must all be true.
-    pub conditions: *mut pg_sys::List,
+    pub conditions: NodeList<'static>,
     pub rights: Rights,
 }
 
 impl WhereClause {
-    pub const NONE: WhereClause = WhereClause {
-        conditions: std::ptr::null_mut(),
-        rights: Rights { selects: false, selected: std::ptr::null_mut() },
-    };
+    pub const NONE: WhereClause =
+        WhereClause { conditions: NodeList::EMPTY, rights: Rights { selects: false, selected: ColumnSet::EMPTY } };
 }
 
 /// Analyzes a clause over `relation`.
 ///
 /// # Safety
-/// A plain frame; an open relation; `statement` is made by [`statement`] and outlives the call. The result lives as
-/// long as the current memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, statement: *const c_char) -> WhereClause {
-    // SAFETY: this function's contract covers the arguments; parse trees are freed with the context.
+/// A plain frame; `statement` is made by [`statement`] and outlives the call. The result lives as long as the current memory
+/// context.
+pub unsafe fn analyze(relation: Relation<'_>, statement: *const c_char) -> WhereClause {
+    // SAFETY: the frame is plain; parse trees are freed with the context.
     unsafe {
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(within_option),
-            arg: statement.cast_mut().cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        let expression = only_clause(c::raw_parser(statement, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
-        if expression.is_null() {
-            guarded::<()>(|| Error::new(Code::ERRCODE_SYNTAX_ERROR, "where must be one expression").raise());
-        }
-        let state = c::make_parsestate(std::ptr::null_mut());
-        (*state).p_sourcetext = statement;
-        let clause = transform(state, relation, expression);
-        pg_sys::error_context_stack = context.previous;
-        clause
+        c::in_context(within_option, statement.cast_mut().cast(), || {
+            let parsed = NodeList::from_raw(c::raw_parser(statement, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+            let Some(expression) = only_clause(parsed) else {
+                guarded::<()>(|| Error::new(Code::ERRCODE_SYNTAX_ERROR, "where must be one expression").raise());
+                return WhereClause::NONE;
+            };
+            let state = c::make_parsestate(std::ptr::null_mut());
+            (*state).p_sourcetext = statement;
+            transform(state, relation, expression)
+        })
     }
 }
 
 /// Transforms an expression as DoCopy (copy.c) does with its WHERE.
 ///
 /// # Safety
-/// A plain frame; an open relation; an expression that the parser made of the state's text and that nothing else uses.
-/// The result lives as long as the current memory context.
-pub unsafe fn transform(
-    state: *mut pg_sys::ParseState,
-    relation: pg_sys::Relation,
-    expression: *mut pg_sys::Node,
-) -> WhereClause {
-    // SAFETY: this function's contract covers the arguments.
+/// A plain frame; an expression that the parser made of the state's text and that nothing else uses. The result lives as long
+/// as the current memory context.
+pub unsafe fn transform(state: *mut pg_sys::ParseState, relation: Relation<'_>, expression: Node<'_>) -> WhereClause {
+    // SAFETY: the frame is plain, the relation is open, and the functions return nodes.
     unsafe {
         let lock = pg_sys::RowExclusiveLock.cast_signed();
-        let item = c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
+        let item = c::addRangeTableEntryForRelation(state, relation.as_ptr(), lock, std::ptr::null_mut(), false, false);
         compat::want_insert(item);
         c::addNSItemToQuery(state, item, false, true, true);
         let kind = pg_sys::ParseExprKind::EXPR_KIND_COPY_WHERE;
-        let node = c::transformExpr(state, expression, kind);
+        let node = c::transformExpr(state, expression.as_ptr(), kind);
         let node = c::coerce_to_boolean(state, node, c"WHERE".as_ptr());
         c::assign_expr_collations(state, node);
-        refuse_generated(relation, node);
+        if let Some(node) = Node::from_raw(node) {
+            guarded(|| refuse_generated(relation, node).or_raise());
+        }
         let node = c::eval_const_expressions(std::ptr::null_mut(), node);
         let node = c::canonicalize_qual(node.cast(), false);
-        let conditions = c::make_ands_implicit(node);
-        WhereClause { conditions, rights: compat::wanted_rights(item) }
+        WhereClause { conditions: NodeList::from_raw(c::make_ands_implicit(node)), rights: compat::wanted_rights(item) }
     }
 }
 
-/// The clause, if the text is one COPY statement.
-///
-/// # Safety
-/// The parser's result.
-pub unsafe fn only_clause(parsed: *mut pg_sys::List) -> *mut pg_sys::Node {
-    // SAFETY: the parser makes lists of RawStmt; the tag gives the node type.
-    unsafe {
-        if parsed.is_null() || (*parsed).length != 1 {
-            return std::ptr::null_mut();
-        }
-        let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
-        let statement = (*raw).stmt;
-        if (*statement).type_ != pg_sys::NodeTag::T_CopyStmt {
-            return std::ptr::null_mut();
-        }
-        (*statement.cast::<pg_sys::CopyStmt>()).whereClause
-    }
+/// The clause, if the text is one COPY statement. Raises nothing.
+pub fn only_clause<'a>(parsed: NodeList<'a, pg_sys::RawStmt>) -> Option<Node<'a>> {
+    let only = parsed.first().filter(|_| parsed.len() == 1)?;
+    only.stmt().as_a::<pg_sys::CopyStmt>()?.clause()
 }
 
-/// Raises if the clause reads a generated column, which is computed after the clause.
-///
-/// # Safety
-/// An open relation, and an expression over it alone.
-#[pg_guard]
-unsafe extern "C-unwind" fn refuse_generated(relation: pg_sys::Relation, node: *mut pg_sys::Node) {
-    let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
-    // SAFETY: guarded calls; this function's contract covers relation and expression.
-    unsafe {
-        let mut attributes: *mut pg_sys::Bitmapset = std::ptr::null_mut();
-        pg_sys::pull_varattnos(node, 1, &raw mut attributes);
-        let whole_row = pg_sys::bms_is_member(-first, attributes);
-        for index in 0..usize::try_from((*(*relation).rd_att).natts).unwrap_or(0) {
-            let form = &*compat::attribute((*relation).rd_att, index);
-            let member = pg_sys::bms_is_member(c_int::from(form.attnum) - first, attributes);
-            if form.attgenerated != 0 && !form.attisdropped && (member || whole_row) {
-                let name = from_server(CStr::from_ptr(form.attname.data.as_ptr()));
-                let message = "generated columns are not supported in COPY FROM WHERE conditions";
-                Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message)
-                    .detail(format!("Column \"{name}\" is a generated column."))
-                    .raise();
-            }
-        }
-    }
+/// Fails if the clause over this relation alone reads a generated column, which is computed after the clause. Guarded.
+fn refuse_generated(relation: Relation<'_>, node: Node<'_>) -> Result<()> {
+    let read: Vec<i16> = node.attributes(1).numbers().collect();
+    let is_read = |attnum| read.contains(&attnum) || read.contains(&0);
+    let mut generated = relation.descriptor().live().filter(|form| form.attgenerated != 0);
+    let Some(form) = generated.find(|form| is_read(form.attnum)) else { return Ok(()) };
+    let message = "generated columns are not supported in COPY FROM WHERE conditions";
+    let detail = format!("Column \"{}\" is a generated column.", attribute_name(form));
+    Err(Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message).detail(detail))
 }
 
 /// An error context callback: turns a position in the statement into one in the option.

@@ -84,13 +84,10 @@ enum NextAction {
     Gone,
 }
 
-/// Entry point of the dispatcher.
-///
-/// # Safety
-/// Called in a background worker, with the OID of the database.
+/// Entry point of the dispatcher. Called in a background worker, with the OID of the database.
 #[pg_guard]
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum) {
+pub extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum) {
     background::obey_signals();
     background::connect_or_give_up(pg_sys::Oid::from_u32(database.value() as u32));
     // The database's owner may have defined settings for all of its sessions.

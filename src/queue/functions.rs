@@ -25,6 +25,7 @@ use crate::server::lock::{Mode, Until};
 use crate::server::lookup::{relation_names, schema_of};
 use crate::server::points::point;
 use crate::server::role::{NoSession, applies_changes, cannot_connect, current_user, role_name};
+use crate::server::server_text::copied;
 use crate::server::unguarded;
 
 /// How often bulk_cancel retries while another session changes the job, and the milliseconds in between.
@@ -154,11 +155,8 @@ fn enqueue(call: &Call) -> Result<i64> {
 
 /// A setting's value, in the form that SET takes.
 fn setting(name: &CStr) -> CString {
-    // SAFETY: a guarded call with a string; its result is valid until the next call.
-    unsafe {
-        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
-        if value.is_null() { CString::default() } else { CStr::from_ptr(value).to_owned() }
-    }
+    // SAFETY: a guarded call with a string, which returns a string or null.
+    unsafe { copied(pg_sys::GetConfigOption(name.as_ptr(), true, false)) }.unwrap_or_default()
 }
 
 /// The table's schema and name, if it exists and the caller may insert into some column of it. Takes no lock, because a

@@ -34,7 +34,7 @@ use crate::load::{Load, settings};
 use crate::server::attempt::attempt_logged;
 use crate::server::background::{self, begin_transaction, in_transaction};
 use crate::server::lock::{Mode, ObjectLock, Until};
-use crate::server::lookup::{now, relation_names};
+use crate::server::lookup::{extension_named, now, relation_names};
 use crate::server::points::point;
 use crate::server::server_text::from_server;
 use crate::server::unguarded::{self as c, guarded};
@@ -161,9 +161,7 @@ fn name(id: i64) -> CString {
 
 fn claim(id: i64, owner: pg_sys::Oid, table: pg_sys::Oid) -> Option<(Queue, Claimed)> {
     let queue = in_transaction(|| {
-        let extension = EXTENSION.as_ptr();
-        // SAFETY: a guarded catalog lookup in a transaction.
-        let extension = unsafe { pg_sys::get_extension_oid(extension, true) };
+        let extension = extension_named(EXTENSION);
         // Serializes this process and DROP EXTENSION.
         ObjectLock::new(pg_sys::ExtensionRelationId, extension.to_u32(), 0).take(Mode::AccessShare, Until::SessionEnd);
         Queue::of_database().or_raise().filter(|queue| queue.table == table)

@@ -89,7 +89,7 @@ impl Chunks {
             point!("chunk.ticket");
             let place = edge.place(shared.eol());
             mark(claimed, place);
-            let cut = cutter.cut(stream.chunk_bytes(&uncut), &survey, offset, edge);
+            let cut = stream.cut(&mut uncut, cutter, &survey, edge)?;
             stages.lap(&mut watch, Stage::Cut);
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.

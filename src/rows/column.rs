@@ -10,7 +10,8 @@ use pgrx::pg_sys;
 
 use crate::error::Result;
 use crate::server::compat;
-use crate::server::expression;
+use crate::server::expression::Expression;
+use crate::server::node::Node;
 use crate::server::option_value::invalid;
 use crate::server::relation::{Relation, name_of};
 
@@ -92,8 +93,8 @@ pub struct Column {
     pub force_not_null: bool,
     /// `force_null`
     pub force_null: bool,
-    /// The attribute's default expression, if fields may hold the DEFAULT marker; else null.
-    pub default: *mut pg_sys::ExprState,
+    /// The attribute's default expression, if fields may hold the DEFAULT marker.
+    pub default: Option<Expression>,
     pub input: InputFunction,
     pub type_oid: pg_sys::Oid,
 }
@@ -154,12 +155,13 @@ impl Column {
         }
     }
 
-    /// Drops the data that functions cached between calls: see [`expression::anew`]. Guarded; allocates in the current
+    /// Drops the data that functions cached between calls: see [`Expression::renew`]. Guarded; allocates in the current
     /// memory context.
     pub fn renew(&mut self) {
         self.input.function.fn_extra = std::ptr::null_mut();
-        // SAFETY: made by `default_expression`.
-        self.default = unsafe { expression::anew(self.default) };
+        if let Some(default) = &mut self.default {
+            default.renew();
+        }
     }
 
     /// Creates a column for a field that no attribute takes.
@@ -177,7 +179,7 @@ impl Column {
             decoder: None,
             force_not_null: false,
             force_null: false,
-            default: std::ptr::null_mut(),
+            default: None,
             input: InputFunction {
                 function: pg_sys::FmgrInfo::default(),
                 typioparam: pg_sys::InvalidOid,
@@ -200,15 +202,10 @@ impl Column {
     }
 }
 
-/// Prepares the attribute's default for execution, as BeginCopyFrom does; null if it has none. Guarded.
-pub fn default_expression(relation: Relation<'_>, attribute: usize) -> *mut pg_sys::ExprState {
-    let Ok(attnum) = i32::try_from(attribute + 1) else { return std::ptr::null_mut() };
-    // SAFETY: guarded calls; null without such an attribute.
-    unsafe {
-        let expression = pg_sys::build_column_default(relation.as_ptr(), attnum).cast::<pg_sys::Expr>();
-        if expression.is_null() {
-            return std::ptr::null_mut();
-        }
-        pg_sys::ExecInitExpr(pg_sys::expression_planner(expression), std::ptr::null_mut())
-    }
+/// Prepares the attribute's default for execution, as BeginCopyFrom does. Guarded.
+pub fn default_expression(relation: Relation<'_>, attribute: usize) -> Option<Expression> {
+    let attnum = relation.descriptor().attribute(attribute)?.attnum;
+    // SAFETY: a guarded call on an open relation, which returns an expression or null.
+    let default = unsafe { Node::from_raw(pg_sys::build_column_default(relation.as_ptr(), attnum.into())) };
+    default.map(Expression::planned)
 }

@@ -14,42 +14,29 @@
 use pg_bulk_text::json_text::Charset;
 use pg_bulk_types::arena::Arena;
 use pg_bulk_types::convert::Decoder;
-use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column;
 use super::trial_input::Input;
-use crate::error::Error;
-use crate::server::function::version_1;
+use crate::error::{Error, Result};
+use crate::server::function::{Call, sql_function};
 
-version_1!(pg_finfo_bulk_decoding_trial);
+sql_function!(pg_finfo_bulk_decoding_trial, bulk_decoding_trial, trial);
 
 /// Returns the number of fields that the decoder decoded. Raises an error if the input function returns another value
 /// for one of them.
-///
-/// # Safety
-/// Called by the executor, with five arguments as above, none of them NULL.
-#[unsafe(no_mangle)]
-#[pg_guard]
-pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers the arguments.
-    let (samples, oid, typmod, seed, fields) = unsafe {
-        let argument = |index| (*(*fcinfo).args.as_ptr().add(index)).value;
-        (
-            Vec::<String>::from_datum(argument(0), false).unwrap_or_default(),
-            pg_sys::Oid::from_datum(argument(1), false).unwrap_or(pg_sys::InvalidOid),
-            i32::from_datum(argument(2), false).unwrap_or(-1),
-            i64::from_datum(argument(3), false).unwrap_or(0),
-            i64::from_datum(argument(4), false).unwrap_or(0),
-        )
-    };
+fn trial(call: &Call) -> Result<i64> {
+    let number = |index| call.argument(index).map(|value| value.number());
+    let (oid, typmod) = (call.argument(1)?.as_oid(), call.argument(2)?.small());
+    let (seed, fields) = (number(3)?, number(4)?);
+    let samples = call.argument(0)?.into_texts();
     let Some(decoder) = Decoder::for_type(oid.to_u32(), typmod, &column::session(Charset::Utf8)) else {
-        return pg_sys::Datum::from(-1i64);
+        return Ok(-1);
     };
-    let samples: Vec<Vec<char>> = samples.iter().map(|sample| sample.chars().collect()).collect();
+    let samples: Vec<Vec<char>> = samples.iter().map(|sample| sample.to_string_lossy().chars().collect()).collect();
     let random = &mut Random(seed.cast_unsigned());
     let mut arena = Arena::new();
-    // SAFETY: guarded calls; the type has an input function.
-    let input = unsafe { Input::new(oid, typmod) };
+    let input = Input::new(oid, typmod);
     let mut sure = 0i64;
     for number in 0..fields {
         let field = random.field(&samples);
@@ -67,7 +54,7 @@ pub unsafe extern "C-unwind" fn bulk_decoding_trial(fcinfo: pg_sys::FunctionCall
                 .raise();
         }
     }
-    pg_sys::Datum::from(sure)
+    Ok(sure)
 }
 
 /// SplitMix64.

@@ -31,7 +31,7 @@ use pg_bulk_text::walk::Walk;
 
 use super::row::Rows;
 use crate::error::Result;
-use crate::input::chunk_order::{ChunkOrder, Grid, eol_number, eol_of_number};
+use crate::input::chunk_order::{ChunkOrder, Grid};
 use crate::input::file_identity::changed;
 use crate::input::files::FileList;
 use crate::input::stream::Advance;
@@ -75,11 +75,12 @@ impl FileState {
 
     fn place(&self) -> RecordStart {
         let (offset, lines) = (self.base.load(SeqCst), self.lines.load(SeqCst));
-        RecordStart { eol: eol_of_number(self.eol.load(SeqCst)), offset, lines }
+        let eol = [Eol::Nl, Eol::Cr, Eol::CrNl, Eol::Any].into_iter().find(|&eol| eol as u32 == self.eol.load(SeqCst));
+        RecordStart { eol: eol.unwrap_or(Eol::Nl), offset, lines }
     }
 
     fn begin_at(&self, place: RecordStart) {
-        self.eol.store(eol_number(place.eol), SeqCst);
+        self.eol.store(place.eol as u32, SeqCst);
         self.lines.store(place.lines, SeqCst);
         self.base.store(place.offset, SeqCst);
     }
@@ -297,7 +298,7 @@ impl Listed {
         let edge = if part == 0 { Edge::at(begin) } else { edge };
         let place = edge.place(begin.eol);
         mark(ticket, place);
-        let cut = cutter.cut(stream.chunk_bytes(&uncut), &survey, offset, edge);
+        let cut = stream.cut(&mut uncut, cutter, &survey, edge)?;
         stages.lap(&mut watch, Stage::Cut);
         let is_last = offset + len as u64 >= size;
         let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
@@ -349,7 +350,7 @@ fn first_record(rows: &mut Rows) -> Result<Begin> {
                 let line = reader.raw_line().filter(|_| reader.dialect().is_csv()).unwrap_or_default();
                 let offset = reader.record_offset();
                 let at = |place: RecordStart| {
-                    let within = memchr::memchr_iter(Eol::counted(Some(place.eol)), line).count() as u64;
+                    let within = Eol::count(Some(place.eol), line);
                     // None: COPY read the record before it knew the line end, and counted other lines in it.
                     let lines = place.lines.checked_sub(1 + within)?;
                     Some(RecordStart { offset, lines, ..place })
@@ -413,11 +414,8 @@ fn most_records(rows: &mut Rows, begin: u64) -> Result<u64> {
 
 /// Count line ends of any kind in a block of a file. The previous block may have ended between CR and LF.
 fn line_ends(bytes: &[u8], ends_in_cr: &mut bool) -> u64 {
-    let mut count = memchr::memchr2_iter(b'\n', b'\r', bytes).count();
-    count -= memchr::memchr_iter(b'\r', bytes).filter(|at| bytes.get(at + 1) == Some(&b'\n')).count();
-    count -= usize::from(*ends_in_cr && bytes.first() == Some(&b'\n'));
-    *ends_in_cr = bytes.last() == Some(&b'\r');
-    count as u64
+    let splits = std::mem::replace(ends_in_cr, bytes.last() == Some(&b'\r')) && bytes.first() == Some(&b'\n');
+    Eol::count(Some(Eol::Any), bytes) - u64::from(splits)
 }
 
 #[cfg(test)]
@@ -426,14 +424,8 @@ mod tests {
 
     #[test]
     fn a_line_end_is_one_however_long() {
-        let count = |blocks: &[&[u8]]| {
-            let mut ends_in_cr = false;
-            blocks.iter().map(|bytes| line_ends(bytes, &mut ends_in_cr)).sum::<u64>()
-        };
-        assert_eq!(count(&[b"a\nb\n\n"]), 3);
-        assert_eq!(count(&[b"a\r\nb\r\n"]), 2);
-        assert_eq!(count(&[b"a\rb\r\r"]), 3);
-        assert_eq!(count(&[b"a\r", b"\nb", b"\n", b"\r", b"\r\n"]), 4);
-        assert_eq!(count(&[b""]), 0);
+        let mut ends_in_cr = false;
+        let counts = [&b"a\r"[..], b"\nb", b"\n", b"\r", b"\r\n", b"c"].map(|block| line_ends(block, &mut ends_in_cr));
+        assert_eq!(counts, [1, 0, 1, 1, 1, 0]);
     }
 }

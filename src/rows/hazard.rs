@@ -8,6 +8,8 @@ use super::column::Column;
 use super::type_parts::{TypeParts, domain_checks};
 use crate::server::compat;
 use crate::server::index_functions;
+use crate::server::lookup::{CatalogRow, type_kind};
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::{OpenRelation, Relation};
 
 /// PROPARALLEL_SAFE (pg_proc.h)
@@ -15,25 +17,25 @@ const SAFE: i8 = b's' as i8;
 
 /// Checks expressions for parallel safety. Guarded.
 #[derive(Debug)]
-pub struct Hazards(*mut pg_sys::PlannerInfo);
+pub struct Hazards(Node<'static, pg_sys::PlannerInfo>);
 
 impl Hazards {
     pub fn new() -> Hazards {
-        // SAFETY: guarded allocations; plan_create_index_workers (planner.c) builds the same nodes for this check.
+        // SAFETY: guarded allocations of zeroed memory, as in makeNode; plan_create_index_workers (planner.c) builds the same
+        // nodes for this check.
         unsafe {
             let root = zeroed::<pg_sys::PlannerInfo>(pg_sys::NodeTag::T_PlannerInfo);
             (*root).parse = zeroed(pg_sys::NodeTag::T_Query);
             (*root).glob = zeroed(pg_sys::NodeTag::T_PlannerGlobal);
             (*(*root).glob).maxParallelHazard = b'u' as i8;
-            Hazards(root)
+            Hazards(Node::from_raw(root).unwrap_unchecked())
         }
     }
 
-    /// # Safety
-    /// An expression, a list of them, or null.
-    pub unsafe fn is_safe(&self, node: *mut pg_sys::Node) -> bool {
-        // SAFETY: this function's contract covers the node; a guarded call.
-        node.is_null() || unsafe { pg_sys::is_parallel_safe(self.0, node) }
+    /// Whether an expression, or a list of them, is parallel safe. Guarded.
+    pub fn is_safe(&self, node: Node<'_>) -> bool {
+        // SAFETY: a guarded call, which reads the tree.
+        unsafe { pg_sys::is_parallel_safe(self.0.as_ptr(), node.as_ptr()) }
     }
 
     /// Whether a function is parallel safe. Guarded.
@@ -44,23 +46,17 @@ impl Hazards {
 
     /// Whether all functions with which an index forms and compares its keys are parallel safe. Guarded.
     pub fn index_is_safe(&self, index: Relation<'_>) -> bool {
-        // SAFETY: guarded calls, which return copies of the index's expressions, or null.
-        let stored_is_safe = unsafe {
-            self.is_safe(pg_sys::RelationGetIndexExpressions(index.as_ptr()).cast())
-                && self.is_safe(pg_sys::RelationGetIndexPredicate(index.as_ptr()).cast())
-        };
-        stored_is_safe && index_functions::all(index, |function| self.function_is_safe(function))
+        index.index_nodes().into_iter().filter_map(NodeList::node).all(|nodes| self.is_safe(nodes))
+            && index_functions::all(index, |function| self.function_is_safe(function))
     }
 
     /// Whether a worker may convert the values of this column.
     pub fn column_is_safe(&self, column: &Column) -> bool {
         // The input function of a domain is parallel restricted because its constraints may be. So the constraints are
         // checked instead.
-        // SAFETY: guarded catalog lookups.
-        let is_domain = unsafe { pg_sys::get_typtype(column.type_oid) }.cast_unsigned() == pg_sys::TYPTYPE_DOMAIN;
-        // SAFETY: as above.
-        let function_is_safe = is_domain || unsafe { pg_sys::func_parallel(column.input.function.fn_oid) } == SAFE;
-        function_is_safe && self.type_is_safe(column.type_oid, column.input.is_receive)
+        let is_domain = type_kind(column.type_oid) == pg_sys::TYPTYPE_DOMAIN;
+        (is_domain || self.function_is_safe(column.input.function.fn_oid))
+            && self.type_is_safe(column.type_oid, column.input.is_receive)
     }
 
     /// Whether workers may convert the values of all columns of a relation's file. `receives`: with receive functions
@@ -79,8 +75,7 @@ impl Hazards {
         let is_safe = |part| self.type_is_safe(part, receives);
         match TypeParts::of(type_oid) {
             TypeParts::Domain(base) => {
-                // SAFETY: expressions.
-                domain_checks(type_oid).into_iter().all(|check| unsafe { self.is_safe(check) }) && is_safe(base)
+                domain_checks(type_oid).into_iter().all(|check| self.is_safe(check)) && is_safe(base)
             }
             TypeParts::Composite(columns) => columns.into_iter().all(is_safe),
             // Functions of the type compare the bounds, and may convert them to a canonical form.
@@ -111,14 +106,10 @@ impl Hazards {
     pub fn relation_is_safe(&self, relation: Relation<'_>) -> bool {
         let descriptor = relation.descriptor();
         let mut generated = descriptor.defaults().filter(|(attribute, _)| attribute.attgenerated != 0);
-        // SAFETY: expressions that were just parsed.
-        let columns_are_safe = descriptor.checks().all(|(_, check)| unsafe { self.is_safe(check) })
-            // SAFETY: as above.
-            && (!descriptor.has_generated() || generated.all(|(_, expression)| unsafe { self.is_safe(expression) }));
-        // SAFETY: an expression or null.
-        columns_are_safe
+        descriptor.checks().all(|(_, check)| self.is_safe(check))
+            && (!descriptor.has_generated() || generated.all(|(_, expression)| self.is_safe(expression)))
             && (!relation.is_partitioned() || self.routing_is_safe(relation))
-            && unsafe { self.is_safe(relation.partition_bound()) }
+            && relation.partition_bound().node().is_none_or(|bound| self.is_safe(bound))
     }
 
     /// Whether the functions that find a row's partition are parallel safe at each level. All descendants of the
@@ -130,9 +121,9 @@ impl Hazards {
                 return true;
             }
             let table = OpenRelation::locked(table);
-            // SAFETY: the expressions of an open table's key.
-            let expressions_are_safe = unsafe { self.is_safe(compat::partition_expressions(table.get()).cast()) };
-            expressions_are_safe && compat::partition_functions(table.get(), |function| self.function_is_safe(function))
+            let expressions = compat::partition_expressions(table.get()).node();
+            expressions.is_none_or(|expressions| self.is_safe(expressions))
+                && compat::partition_functions(table.get(), |function| self.function_is_safe(function))
         })
     }
 }
@@ -150,17 +141,7 @@ fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
 
 /// Returns the receive function of a type, if it has one. Guarded.
 fn receive_function(type_oid: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: guarded catalog lookups; the tuple is released after its use.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(type_oid));
-        if tuple.is_null() {
-            return pg_sys::InvalidOid;
-        }
-        let function = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_type>()).typreceive;
-        pg_sys::ReleaseSysCache(tuple);
-        function
-    }
+    CatalogRow::<pg_sys::FormData_pg_type>::find(type_oid).map_or(pg_sys::InvalidOid, |row| row.typreceive)
 }
 
 /// `makeNode`

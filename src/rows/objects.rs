@@ -138,31 +138,7 @@ impl Objects {
     /// Parses a line. An error concerns this record. Guarded.
     #[inline]
     pub fn read(&mut self, line: &[u8]) -> Result<()> {
-        match self.object.read(line) {
-            Some(()) => Ok(()),
-            None => self.ask(line),
-        }
-    }
-
-    #[cold]
-    fn ask(&mut self, line: &[u8]) -> Result<()> {
-        if self.object.lacks_memory() {
-            return Err(error::out_of_memory());
-        }
-        check(line)?;
-        let what = match line.trim_ascii_start().first() {
-            Some(b'{') => match self.object.read_known(line, &mut encode) {
-                Some(()) => return Ok(()),
-                None if self.object.lacks_memory() => return Err(error::out_of_memory()),
-                None => "an object that could not be read",
-            },
-            Some(b'[') => "an array",
-            Some(b'"') => "a string",
-            Some(b't' | b'f') => "a Boolean value",
-            Some(b'n') => "null",
-            _ => "a number",
-        };
-        Err(copy_errors::no_object().detail(format!("It is {what}.")))
+        read(&mut self.object, line)
     }
 
     /// What is to be reported about the line that was parsed last.
@@ -216,8 +192,38 @@ impl Objects {
     }
 }
 
+/// Parses a line. An error concerns this record. Guarded.
+#[inline]
+pub fn read(object: &mut Object, line: &[u8]) -> Result<()> {
+    match object.read(line) {
+        Some(()) => Ok(()),
+        None => ask(object, line),
+    }
+}
+
+#[cold]
+fn ask(object: &mut Object, line: &[u8]) -> Result<()> {
+    if object.lacks_memory() {
+        return Err(error::out_of_memory());
+    }
+    check(line)?;
+    let what = match line.trim_ascii_start().first() {
+        Some(b'{') => match object.read_known(line, &mut encode) {
+            Some(()) => return Ok(()),
+            None if object.lacks_memory() => return Err(error::out_of_memory()),
+            None => "an object that could not be read",
+        },
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a Boolean value",
+        Some(b'n') => "null",
+        _ => "a number",
+    };
+    Err(copy_errors::no_object().detail(format!("It is {what}.")))
+}
+
 /// Appends a character in the server's encoding, which contains it. Guarded.
-fn encode(code: u32, out: &mut Vec<u8>) {
+pub fn encode(code: u32, out: &mut Vec<u8>) {
     // SAFETY: a guarded call without arguments.
     if code < 0x80 || unsafe { pg_sys::GetDatabaseEncoding() } == UTF8 {
         return json_object::encode_utf8(code, out);

@@ -1,5 +1,5 @@
 //! Records that a load or scan reports: those with too few or too many fields that become rows, because `short_rows` or
-//! `long_rows` says so, and those with quotes or keys that may be wrong.
+//! `long_rows` says so, those with quotes or keys that may be wrong, and end markers.
 //!
 //! Such a record is never changed silently. Each process counts its own in a [`Ragged`], and adds them to the
 //! [`SharedRagged`] of its load or scan. A note or notice has the number and the first line.
@@ -90,10 +90,12 @@ pub enum Remark {
     EndedEarly,
     /// A line of a reject that has several because of quotes.
     Swallowed,
+    /// An end marker, and text is behind it.
+    EndMarker,
 }
 
 /// Number of remarks.
-const REMARKS: usize = 7;
+const REMARKS: usize = 8;
 
 /// The records that are reported, by remark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +120,15 @@ impl Ragged {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| own.add(other));
     }
 
+    /// Those that a scan reports: it reads end markers as COPY does.
+    #[must_use]
+    pub fn of_scan(mut self) -> Ragged {
+        if let Some(markers) = self.0.get_mut(Remark::EndMarker as usize) {
+            *markers = Records::NONE;
+        }
+        self
+    }
+
     /// Notices about these records, read with `short_rows` from one file or from a list.
     pub fn notices(&self, short_rows: ShortRows, files: Option<&FileList>) -> Vec<Error> {
         let filled = match short_rows {
@@ -132,6 +143,7 @@ impl Ragged {
             ("no column had the key of a member", "record"),
             ("a quote is not closed, and reading went on at the next good line,", "record"),
             ("line ends in quotes are part of rejects,", "line"),
+            ("data ended at \\., and text behind it was not read,", "line"),
         ];
         let notices = self.0.iter().zip(treated);
         notices.filter_map(|(records, (treated, unit))| records.notice(treated, unit, files)).collect()

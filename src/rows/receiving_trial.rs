@@ -13,44 +13,32 @@
 use pg_bulk_text::json_text::Charset;
 use pg_bulk_types::arena::Arena;
 use pg_bulk_types::convert::Wire;
-use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_sys};
 
 use super::decoding_trial::Random;
 use super::trial_input::Input;
-use crate::error::Error;
-use crate::server::function::version_1;
+use crate::error::{Error, Result};
+use crate::server::function::{Call, sql_function};
 
-version_1!(pg_finfo_bulk_receiving_trial);
+sql_function!(pg_finfo_bulk_receiving_trial, bulk_receiving_trial, trial);
 
 /// Return the number of fields that the decoder converted. An error if the receive function disagrees on one of them.
-///
-/// # Safety
-/// Called by the executor, with five arguments as above, none of them NULL.
-#[unsafe(no_mangle)]
-#[pg_guard]
-pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: this function's contract covers the arguments.
-    let (samples, oid, typmod, seed, fields) = unsafe {
-        let argument = |index| (*(*fcinfo).args.as_ptr().add(index)).value;
-        (
-            pgrx::Array::<&[u8]>::from_datum(argument(0), false),
-            pg_sys::Oid::from_datum(argument(1), false).unwrap_or(pg_sys::InvalidOid),
-            i32::from_datum(argument(2), false).unwrap_or(-1),
-            i64::from_datum(argument(3), false).unwrap_or(0),
-            i64::from_datum(argument(4), false).unwrap_or(0),
-        )
-    };
+fn trial(call: &Call) -> Result<i64> {
+    let number = |index| call.argument(index).map(|value| value.number());
+    let (oid, typmod) = (call.argument(1)?.as_oid(), call.argument(2)?.small());
+    let (seed, fields) = (number(3)?, number(4)?);
+    // SAFETY: an argument of type bytea[], which lasts as long as the call.
+    let samples = unsafe { call.datum(0).and_then(|samples| pgrx::Array::<&[u8]>::from_datum(samples, false)) };
     let samples = samples.iter().flat_map(|samples| samples.iter().flatten());
     let samples: Vec<Vec<u8>> = samples.map(<[u8]>::to_vec).collect();
     // SAFETY: reads a variable of this process.
     let utf8 = unsafe { pg_sys::pg_get_client_encoding() } == pg_sys::pg_enc::PG_UTF8 as i32;
     let Some(decoder) = Wire::for_type(oid.to_u32(), typmod, Charset::Utf8, utf8) else {
-        return pg_sys::Datum::from(-1i64);
+        return Ok(-1);
     };
     let random = &mut Random(seed.cast_unsigned());
     let mut arena = Arena::new();
-    // SAFETY: guarded calls; the type has a receive function.
-    let input = unsafe { Input::received(oid, typmod) };
+    let input = Input::received(oid, typmod);
     let mut sure = 0i64;
     for number in 0..fields {
         let field = random.bytes(&samples);
@@ -68,7 +56,7 @@ pub unsafe extern "C-unwind" fn bulk_receiving_trial(fcinfo: pg_sys::FunctionCal
                 .raise();
         }
     }
-    pg_sys::Datum::from(sure)
+    Ok(sure)
 }
 
 impl Random {

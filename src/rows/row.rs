@@ -315,7 +315,7 @@ impl Rows {
     fn count_required(&mut self) {
         let fields = self.layout.columns.get(..self.layout.fields).unwrap_or_default();
         let needs = |column: &Column| {
-            self.layout.short_rows == ShortRows::Error && (!self.layout.fills || column.default.is_null())
+            self.layout.short_rows == ShortRows::Error && (!self.layout.fills || column.default.is_none())
         };
         self.layout.required = fields.iter().rposition(needs).map_or(0, |last| last + 1);
     }

@@ -17,6 +17,7 @@ mod encoding;
 mod evidence;
 mod feed;
 mod finding;
+mod keys;
 mod proposal;
 mod rejects;
 mod request;
@@ -26,6 +27,7 @@ use std::ffi::{CStr, CString};
 
 use pg_bulk_text::dialect::{Dialect, Eol, Format};
 use pg_bulk_text::file_kind::{self, FileKind};
+use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::json_lines;
 use pg_bulk_text::separator::Separator;
 use pg_bulk_text::sniff::dialect::GivenOptions;
@@ -35,12 +37,13 @@ use pgrx::PgSqlErrorCode as Code;
 use self::evidence::Validator;
 pub use self::evidence::{Evidence, RuledOut, ValuePosition};
 use self::feed::Feed;
+use self::keys::Keys;
 pub use self::proposal::{identifier, table_name};
 use self::rejects::Trial;
 use self::request::Amount;
 pub use self::request::Request;
 use super::column;
-use super::copy_options;
+use super::copy_options::RecordShape;
 use super::ragged::RaggedOptions;
 use crate::error::{Error, Result};
 use crate::input::coding::Utf16;
@@ -54,6 +57,7 @@ use crate::server::option_value::{HeaderOption, OptionValue};
 pub const NAMES: &[&str] = &[
     "format",
     "delimiter",
+    "trailing_delimiter",
     "skip_blank_lines",
     "comment",
     "line_end",
@@ -61,6 +65,8 @@ pub const NAMES: &[&str] = &[
     "escape",
     "lenient_quotes",
     "null",
+    "default",
+    "trim",
     "header",
     "encoding",
     "compression",
@@ -68,6 +74,8 @@ pub const NAMES: &[&str] = &[
     "long_rows",
 ];
 
+/// Bytes that show the encoding, and whether a file is JSON.
+const FIRST: usize = 64 * 1024;
 /// Smallest number of bytes that are read of one of several files.
 const FEWEST: u64 = 64 * 1024;
 
@@ -115,6 +123,8 @@ impl Sniffed {
 #[derive(Debug)]
 pub struct SniffedColumn {
     pub name: Vec<u8>,
+    /// The key in JSON, if it is not the name.
+    pub key: Option<Vec<u8>>,
     pub evidence: Evidence,
 }
 
@@ -132,40 +142,36 @@ impl SniffedColumn {
 /// Sniff the file at a location. The caller has checked the privilege to read it. Guarded, and interruptible.
 pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     // Invalid options are reported before a file is opened.
-    let draft = request.draft()?;
+    let mut draft = request.draft()?;
     let csv_only = request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some();
     let mut known = draft.clone();
     if request.bytes_of("format").is_none() {
         known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
     }
-    let known = known.finish()?;
-    if known.shape() == copy_options::RecordShape::Json {
-        let message = "format \"json\" is not sniffed";
-        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-    }
-    if known.shape() != copy_options::RecordShape::Delimited {
+    let mut known = known.finish()?;
+    if !matches!(known.shape(), RecordShape::Delimited | RecordShape::Json) {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .hint("Such a file does not say where its columns are."));
     }
-    if known.dialect.is_rich() || known.dialect.format == Format::Unquoted {
-        let message = "delimiters of more than one byte, or behind the last field, and quote \"none\" are not sniffed";
-        return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-    }
     // An explicit number of header lines counts lines that are no records, too.
     let counts_lines = request.bytes_of("header").is_some() && matches!(known.header, HeaderOption::Lines(2..));
     let is_open = |name: &str| request.bytes_of(name).is_none() && !counts_lines;
-    let given = GivenOptions {
+    let options = GivenOptions {
         format: match request.bytes_of("format") {
+            _ if known.dialect.format == Format::Unquoted => Some(Format::Unquoted),
             Some(b"csv") => Some(Format::Csv),
             Some(_) => Some(Format::Text),
             None if csv_only => Some(Format::Csv),
             None => None,
         },
         delimiter: request.bytes_of("delimiter").and_then(Separator::new),
-        quote: request.one_byte("quote"),
+        quote: request.one_byte("quote").filter(|_| known.dialect.is_csv()),
         escape: request.one_byte("escape"),
+        trailing: request.bytes_of("trailing_delimiter").map(|_| known.dialect.trailing),
+        trim: known.fields.trim(),
+        default: known.dialect.default.clone(),
         skip_blank_lines: (!is_open("skip_blank_lines")).then_some(known.dialect.skip_blank_lines),
         comment: (!is_open("comment")).then(|| known.dialect.comment.clone()),
         lenient_quotes: request.bytes_of("lenient_quotes").map(|_| known.dialect.lenient_quotes),
@@ -173,6 +179,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         null: request.bytes_of("null").map(<[u8]>::to_vec),
         end_marker: compat::end_marker(),
     };
+    let header = request.bytes_of("header").is_some().then_some(known.header);
+    let given = Given { options, header, ragged: known.ragged };
     let session = Encodings::new(None)?;
     let (mut encodings, mut is_known) = match known.encoding {
         Some(encoding) => (Encodings::new(Some(encoding))?, true),
@@ -186,28 +194,37 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let mut sniffer = Sniffer {
         known: None,
         given,
-        header_option: request.bytes_of("header").is_some().then_some(known.header),
         validator: Validator::new(&column::session(encodings.charset())),
         columns: Vec::new(),
         records: 0,
         complete: true,
         eol: None,
         width: 0,
-        ragged: known.ragged,
         trial: Trial::default(),
+        keys: (known.shape() == RecordShape::Json).then(|| Keys::new(session.charset())),
         notes: Vec::new(),
         encoding: encodings.name(),
         encoding_option: None,
         several: list.len() > 1,
     };
     let (mut compression, mut utf16, mut is_mixed) = (None, None, false);
+    // Other options say that the file has fields.
+    let may_be_json = request.given.iter().all(|(name, _)| matches!(name.as_str(), "encoding" | "compression"));
     for (number, file) in list.iter().enumerate() {
         let mut source = Source::open(file, known.coding())?;
-        if known.encoding.is_none() && source.size().is_some() {
-            let mut first = [0; 4096];
-            let n = source.read(&mut first)?;
-            let order = Order::by_evidence(first.get(..n).unwrap_or_default());
-            source.read_anew(order.map_or(known.coding().utf16, Utf16::Always))?;
+        let (of_encoding, of_format) = (known.encoding.is_none(), may_be_json && sniffer.known.is_none());
+        if source.file_size().is_some() && (of_encoding || of_format) {
+            let first = source.start(FIRST)?;
+            if of_format && json_lines::has_objects(&first, first.len() < FIRST) {
+                draft.set("format", &OptionValue::Text(b"json".to_vec()))?;
+                known = draft.clone().finish()?;
+                sniffer.keys = Some(Keys::new(session.charset()));
+            }
+            let mut coding = known.coding();
+            if of_encoding && let Some(order) = Order::by_evidence(first.get(..4096).unwrap_or(&first)) {
+                coding.utf16 = Utf16::Always(order);
+            }
+            source.read_anew(coding)?;
         }
         let size = files.as_deref().map(FileList::size).or(source.file_size());
         let budget = match request.amount {
@@ -220,7 +237,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         let mut feed = Feed::new(source, encodings, is_known, budget);
         // When an error is raised, the server closes the files.
         sniffer.take_file(&mut feed, number, budget)?;
-        let note = kind_note(&feed.source().first()).filter(|note| !sniffer.notes.contains(note));
+        let note = kind_note(&feed.source().first(), sniffer.keys.is_some());
+        let note = note.filter(|note| !sniffer.notes.contains(note));
         sniffer.notes.extend(note);
         compression = compression.or(feed.source().compression());
         let was_known = std::mem::replace(&mut is_known, feed.encodings().1);
@@ -261,9 +279,9 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
 }
 
 /// A note if a file begins like one of another kind.
-fn kind_note(first: &[u8]) -> Option<String> {
+fn kind_note(first: &[u8], is_json: bool) -> Option<String> {
     let json = FileKind { name: "JSON", advice: "Set the option \"format\" to \"json\"." };
-    let kind = file_kind::of(first).or(json_lines::is_json(first).then_some(json))?;
+    let kind = file_kind::of(first).or((!is_json && json_lines::is_json(first)).then_some(json))?;
     Some(format!("a file begins like {}. {}", kind.name, kind.advice))
 }
 
@@ -274,15 +292,22 @@ struct FileFindings {
     header_lines: u64,
     /// The last header line has the names of the columns.
     has_names: bool,
-    /// Blanks around fields are not part of them.
-    trim: bool,
+    /// The ends of fields with blanks that are not part of them.
+    trim: Trim,
     names: Option<Vec<Option<Vec<u8>>>>,
+}
+
+/// The given options.
+struct Given {
+    options: GivenOptions,
+    header: Option<HeaderOption>,
+    /// About records with another number of fields.
+    ragged: RaggedOptions,
 }
 
 struct Sniffer {
     known: Option<FileFindings>,
-    given: GivenOptions,
-    header_option: Option<HeaderOption>,
+    given: Given,
     validator: Validator,
     columns: Vec<Evidence>,
     records: u64,
@@ -290,9 +315,9 @@ struct Sniffer {
     eol: Option<Eol>,
     /// Number of fields of a record. More than `columns` if a table cannot have so many.
     width: usize,
-    /// The given options about records with another number of fields.
-    ragged: RaggedOptions,
     trial: Trial,
+    /// The keys of JSON; None for records with fields.
+    keys: Option<Keys>,
     notes: Vec<String>,
     /// The encoding in which the file is read.
     encoding: String,

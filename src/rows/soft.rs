@@ -122,7 +122,7 @@ impl Tolerance {
     /// Report records in notices. Guarded.
     pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
         if self.verbosity != Verbosity::Silent {
-            rows.ragged_notices(ragged).into_iter().for_each(Error::notice);
+            rows.ragged_notices(&ragged.of_scan()).into_iter().for_each(Error::notice);
         }
     }
 
@@ -209,9 +209,11 @@ impl Rows {
             let (attribute, typioparam, typmod) = (column.attribute, column.input.typioparam, column.input.typmod);
             let value = if matches!(queued.what, What::Default) {
                 let mut is_null = false;
-                // SAFETY: a guarded call with the column's own expression.
-                let datum = unsafe { pg_sys::ExecEvalExpr(column.default, econtext.as_ptr(), &raw mut is_null) };
-                (!is_null).then_some(datum)
+                column.default.and_then(|default| {
+                    // SAFETY: a guarded call with the column's own expression.
+                    let datum = unsafe { pg_sys::ExecEvalExpr(default.as_ptr(), econtext.as_ptr(), &raw mut is_null) };
+                    (!is_null).then_some(datum)
+                })
             } else {
                 let type_oid = column.type_oid;
                 let details = tolerance.on_error == OnError::Table;

@@ -22,33 +22,24 @@ pub struct Input {
 }
 
 impl Input {
-    /// # Safety
-    /// Guarded; an existing type.
-    pub unsafe fn new(oid: pg_sys::Oid, typmod: i32) -> Input {
-        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-        // SAFETY: a catalog lookup that fills its arguments.
-        unsafe { pg_sys::getTypeInputInfo(oid, &raw mut id, &raw mut typioparam) };
-        // SAFETY: its function.
-        unsafe { Input::of(oid, typmod, id, typioparam) }
+    /// The input function of a type. Guarded.
+    pub fn new(oid: pg_sys::Oid, typmod: i32) -> Input {
+        Input::of(oid, typmod, false)
     }
 
-    /// # Safety
-    /// Guarded; an existing type with a receive function.
-    pub unsafe fn received(oid: pg_sys::Oid, typmod: i32) -> Input {
-        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-        // SAFETY: a catalog lookup that fills its arguments.
-        unsafe { pg_sys::getTypeBinaryInputInfo(oid, &raw mut id, &raw mut typioparam) };
-        // SAFETY: its function.
-        unsafe { Input::of(oid, typmod, id, typioparam) }
+    /// The receive function of a type. Guarded; raises an error if it has none.
+    pub fn received(oid: pg_sys::Oid, typmod: i32) -> Input {
+        Input::of(oid, typmod, true)
     }
 
-    /// # Safety
-    /// Guarded; an existing type, and a function of it.
-    unsafe fn of(oid: pg_sys::Oid, typmod: i32, id: pg_sys::Oid, typioparam: pg_sys::Oid) -> Input {
+    fn of(oid: pg_sys::Oid, typmod: i32, is_received: bool) -> Input {
+        let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
         let mut function = pg_sys::FmgrInfo::default();
         let (mut length, mut by_value) = (0, false);
+        let find = if is_received { pg_sys::getTypeBinaryInputInfo } else { pg_sys::getTypeInputInfo };
         // SAFETY: catalog lookups that fill their arguments.
         unsafe {
+            find(oid, &raw mut id, &raw mut typioparam);
             pg_sys::fmgr_info(id, &raw mut function);
             pg_sys::get_typlenbyval(oid, &raw mut length, &raw mut by_value);
         }

@@ -2,7 +2,8 @@
 
 use pgrx::{PgList, pg_sys};
 
-use crate::server::compat;
+use crate::server::node::Node;
+use crate::server::relation::TupleDesc;
 
 /// What a type consists of. A type never contains itself.
 #[derive(Debug)]
@@ -28,21 +29,14 @@ impl TypeParts {
     /// Guarded.
     pub fn of(type_oid: pg_sys::Oid) -> TypeParts {
         let given = |oid: pg_sys::Oid| (oid != pg_sys::InvalidOid).then_some(oid);
-        // SAFETY: guarded catalog lookups; an entry of the type cache stays; attributes below natts exist, and the
-        // descriptor is a copy.
+        // SAFETY: guarded catalog lookups; an entry of the type cache stays.
         unsafe {
             // Walks over the parts are recursive.
             pg_sys::check_stack_depth();
             match pg_sys::get_typtype(type_oid).cast_unsigned() {
                 pg_sys::TYPTYPE_DOMAIN => TypeParts::Domain(pg_sys::getBaseType(type_oid)),
                 pg_sys::TYPTYPE_COMPOSITE => {
-                    let descriptor = pg_sys::lookup_rowtype_tupdesc_copy(type_oid, -1);
-                    let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-                    let attributes = (0..natts).map(|index| &*compat::attribute(descriptor, index));
-                    let kept = attributes.filter(|attribute| !attribute.attisdropped);
-                    let types = kept.map(|attribute| attribute.atttypid).collect();
-                    pg_sys::FreeTupleDesc(descriptor);
-                    TypeParts::Composite(types)
+                    TypeParts::Composite(TupleDesc::of_type(type_oid, -1).live().map(|one| one.atttypid).collect())
                 }
                 pg_sys::TYPTYPE_RANGE => {
                     let entry = &*pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
@@ -59,13 +53,13 @@ impl TypeParts {
 
 /// The expressions that a domain checks; none for another type. Guarded; they live as long as the current memory
 /// context.
-pub fn domain_checks(domain: pg_sys::Oid) -> Vec<*mut pg_sys::Node> {
+pub fn domain_checks(domain: pg_sys::Oid) -> Vec<Node<'static>> {
     // SAFETY: guarded calls. The context's callback points into the reference, which lives as long.
     unsafe {
         let constraints = pg_sys::palloc0(size_of::<pg_sys::DomainConstraintRef>());
         let constraints = constraints.cast::<pg_sys::DomainConstraintRef>();
         pg_sys::InitDomainConstraintRef(domain, constraints, pg_sys::CurrentMemoryContext, false);
         let list = PgList::<pg_sys::DomainConstraintState>::from_pg((*constraints).constraints);
-        list.iter_ptr().map(|constraint| (*constraint).check_expr.cast()).collect()
+        list.iter_ptr().filter_map(|constraint| Node::from_raw((*constraint).check_expr.cast())).collect()
     }
 }

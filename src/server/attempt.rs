@@ -30,6 +30,22 @@ pub unsafe fn attempt(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
     }
 }
 
+/// Runs a guarded step, and drops its error. Only before the error of a transaction is raised: locks and pins that the
+/// step has left behind stay.
+///
+/// # Safety
+/// A plain frame, with no lightweight lock held.
+pub unsafe fn ignoring_errors(step: impl FnOnce()) {
+    // SAFETY: the frame is plain; the error is this function's own.
+    unsafe {
+        let error = attempt(|| unguarded::guarded(step));
+        if !error.is_null() {
+            unguarded::LWLockReleaseAll();
+            unguarded::FreeErrorData(error);
+        }
+    }
+}
+
 /// Runs `body` in a process of its own, and writes an error to the server log. The caller does not raise the
 /// error again but must abort the transaction.
 ///

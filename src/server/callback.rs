@@ -19,50 +19,28 @@ use super::relation::Relation;
 /// An argument of a callback.
 ///
 /// # Safety
-/// `of` is sound for each value that the server passes to a callback with an argument of the type `Raw`.
-pub unsafe trait Argument {
+/// Each value that the server passes to a callback with an argument of the type `Raw` is a value of this type, as long as the
+/// callback runs.
+pub unsafe trait Argument: Sized {
     type Raw;
 
     /// # Safety
     /// The server passes the value to a callback, which runs as long as the result is used.
-    unsafe fn of(raw: Self::Raw) -> Self;
-}
-
-// SAFETY: the server passes a valid node.
-unsafe impl<T: Tagged> Argument for Node<'_, T> {
-    type Raw = *mut T;
-
-    unsafe fn of(raw: *mut T) -> Self {
-        // SAFETY: the server passes a node of this type, which is valid during the call.
-        unsafe { Node::from_raw(raw).unwrap_unchecked() }
-    }
-}
-
-// SAFETY: the server passes a valid node or null.
-unsafe impl<T: Tagged> Argument for Option<Node<'_, T>> {
-    type Raw = *mut T;
-
-    unsafe fn of(raw: *mut T) -> Self {
-        // SAFETY: the node is of this type and valid during the call, or the pointer is null.
-        unsafe { Node::from_raw(raw) }
+    unsafe fn of(raw: Self::Raw) -> Self {
+        const { assert!(size_of::<Self>() == size_of::<Self::Raw>()) };
+        // SAFETY: a value of `Raw` that the server passes is one of this type, as the trait requires.
+        unsafe { std::mem::transmute_copy(&raw) }
     }
 }
 
 /// An argument that the callback does not use.
 #[derive(Debug)]
-pub struct Unused<T>(PhantomData<T>);
-
-// SAFETY: the pointer is dropped.
-unsafe impl<T> Argument for Unused<T> {
-    type Raw = *mut T;
-
-    unsafe fn of(_: *mut T) -> Self {
-        Unused(PhantomData)
-    }
-}
+#[repr(transparent)]
+pub struct Unused<T>(*mut T);
 
 /// A result that the callback returns through a pointer.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Out<'a, T>(NonNull<T>, PhantomData<&'a mut T>);
 
 impl<T> Out<'_, T> {
@@ -72,52 +50,31 @@ impl<T> Out<'_, T> {
     }
 }
 
-// SAFETY: the server passes a valid pointer.
-unsafe impl<T> Argument for Out<'_, T> {
-    type Raw = *mut T;
-
-    unsafe fn of(raw: *mut T) -> Self {
-        // SAFETY: the server passes a pointer that is not null.
-        Out(unsafe { NonNull::new_unchecked(raw) }, PhantomData)
-    }
-}
-
-// SAFETY: the server passes a relation that it has open and locked during the call.
-unsafe impl Argument for Relation<'_> {
-    type Raw = pg_sys::Relation;
-
-    unsafe fn of(raw: pg_sys::Relation) -> Self {
-        // SAFETY: see above.
-        unsafe { Relation::from_raw(raw) }
-    }
-}
-
-macro_rules! values {
-    ($($value:ty),*) => {
+macro_rules! arguments {
+    ($($({$kind:ident $(: $bound:path)?})? $argument:ty => $raw:ty;)*) => {
         $(
-            // SAFETY: a value.
-            unsafe impl Argument for $value {
-                type Raw = $value;
-
-                unsafe fn of(raw: $value) -> $value {
-                    raw
-                }
+            // SAFETY: see below.
+            unsafe impl $(<$kind $(: $bound)?>)? Argument for $argument {
+                type Raw = $raw;
             }
         )*
     };
 }
 
-// SAFETY: the server passes a list of such nodes or null.
-unsafe impl<T: Tagged> Argument for NodeList<'_, T> {
-    type Raw = *mut pg_sys::List;
-
-    unsafe fn of(raw: *mut pg_sys::List) -> Self {
-        // SAFETY: the list is valid during the call, or the pointer is null.
-        unsafe { NodeList::from_raw(raw) }
-    }
+// SAFETY: the server passes valid nodes of these types, lists of such nodes, open and locked relations, and pointers to
+// variables of its own. Handles are such pointers; where a pointer may be null, None or an empty list is null. What is not
+// used may be any pointer.
+arguments! {
+    {T: Tagged} Node<'_, T> => *mut T;
+    {T: Tagged} Option<Node<'_, T>> => *mut T;
+    {T: Tagged} NodeList<'_, T> => *mut pg_sys::List;
+    {T} Out<'_, T> => *mut T;
+    {T} Unused<T> => *mut T;
+    Relation<'_> => pg_sys::Relation;
+    i32 => i32;
+    u32 => u32;
+    pg_sys::Oid => pg_sys::Oid;
 }
-
-values!(i32, u32, pg_sys::Oid);
 
 /// Makes a callback of a safe function that returns a `Result`.
 macro_rules! callback {

@@ -99,9 +99,38 @@ impl Call<'_> {
             return Ok(SqlValue::null(pg_sys::InvalidOid));
         };
         // SAFETY: a call has an argument for each declared type, of that type.
+        unsafe { SqlValue::from_datum(kind, self.datum(index)) }
+    }
+
+    /// An argument itself; None for NULL, and if the call has fewer.
+    pub fn datum(&self, index: usize) -> Option<pg_sys::Datum> {
+        // SAFETY: a call has as many arguments as it says.
         unsafe {
-            let argument = *self.fcinfo.as_ref().args.as_ptr().add(index);
-            SqlValue::from_datum(kind, (!argument.isnull).then_some(argument.value))
+            let call = self.fcinfo.as_ref();
+            let is_there = usize::try_from(call.nargs).is_ok_and(|count| index < count);
+            is_there.then(|| *call.args.as_ptr().add(index)).filter(|argument| !argument.isnull)
+        }
+        .map(|argument| argument.value)
+    }
+
+    /// Makes a call of another function with the arguments and the result info of this one, in the current memory context.
+    /// Guarded.
+    ///
+    /// # Safety
+    /// The function takes these arguments, and returns these rows.
+    pub unsafe fn of_other(&self, function: pg_sys::Oid) -> pg_sys::FunctionCallInfo {
+        let from = self.fcinfo.as_ptr();
+        // SAFETY: guarded calls. There is space for the head of a call and its arguments (SizeForFunctionCallInfo).
+        unsafe {
+            let count = usize::try_from((*from).nargs).unwrap_or(0);
+            let size = size_of::<pg_sys::FunctionCallInfoBaseData>() + count * size_of::<pg_sys::NullableDatum>();
+            let call: pg_sys::FunctionCallInfo = pg_sys::palloc0(size).cast();
+            (*call).flinfo = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();
+            pg_sys::fmgr_info(function, (*call).flinfo);
+            ((*call).resultinfo, (*call).fncollation) = ((*from).resultinfo, (*from).fncollation);
+            (*call).nargs = (*from).nargs;
+            std::ptr::copy_nonoverlapping((*from).args.as_ptr(), (*call).args.as_mut_ptr(), count);
+            call
         }
     }
 
@@ -127,6 +156,25 @@ impl Call<'_> {
             let trigger = &*self.fcinfo.as_ref().context.cast::<pg_sys::TriggerData>();
             let is_update = trigger.tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_UPDATE;
             Some(if is_update { trigger.tg_newtuple } else { trigger.tg_trigtuple })
+        }
+    }
+
+    /// Whether the caller has described the rows that it takes: a list of column definitions.
+    pub fn has_described_rows(&self) -> bool {
+        // SAFETY: a result info of a call, or null.
+        unsafe {
+            let result = self.fcinfo.as_ref().resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            result.as_ref().is_some_and(|result| !result.expectedDesc.is_null())
+        }
+    }
+
+    /// The result of a function whose caller has described the rows, and their descriptor. Guarded.
+    pub fn described_rows(&self) -> (*mut pg_sys::Tuplestorestate, TupleDesc<'static>) {
+        // SAFETY: a guarded call, which checks that the caller takes a set, and creates it with its descriptor.
+        unsafe {
+            let result = self.fcinfo.as_ref().resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            pg_sys::InitMaterializedSRF(self.fcinfo.as_ptr(), pg_sys::MAT_SRF_USE_EXPECTED_DESC);
+            ((*result).setResult, TupleDesc::from_raw((*result).setDesc))
         }
     }
 
@@ -169,14 +217,23 @@ impl ResultRows<'_> {
     pub fn put(&self, row: &[SqlValue]) -> Result<()> {
         self.check(row.iter().map(SqlValue::kind))?;
         let row: Vec<_> = row.iter().map(SqlValue::datum).collect();
+        // SAFETY: the values have the types of the set's attributes.
+        unsafe { self.put_datums(&row) };
+        Ok(())
+    }
+
+    /// Adds a row. Guarded.
+    ///
+    /// # Safety
+    /// The values have the types of the attributes.
+    pub unsafe fn put_datums(&self, row: &[Option<pg_sys::Datum>]) {
         let mut nulls: Vec<_> = row.iter().map(Option::is_none).collect();
         let mut values: Vec<_> = row.iter().map(|value| value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
-        // SAFETY: a guarded call; the values have the types of the set's attributes.
+        // SAFETY: a guarded call; a value for each attribute.
         unsafe {
             let (set, descriptor) = ((*self.0).setResult, (*self.0).setDesc);
             pg_sys::tuplestore_putvalues(set, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
         }
-        Ok(())
     }
 
     /// Adds a copy of a row of a table. Guarded.

@@ -1,10 +1,154 @@
 //! Lookups in the system catalogs, and the time. All functions are guarded.
 
 use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use super::server_text::copied;
+use super::node::{Node, NodeList};
+use super::relation::TupleDesc;
+use super::server_text::{copied, from_server};
+
+/// The struct of a catalog's rows.
+///
+/// # Safety
+/// The rows of this cache, whose only key is an OID, begin with this struct.
+pub unsafe trait CatalogForm {
+    const CACHE: pg_sys::SysCacheIdentifier::Type;
+}
+
+macro_rules! forms {
+    ($($form:ident: $cache:ident),*) => {
+        $(
+            // SAFETY: the cache has rows of this catalog.
+            unsafe impl CatalogForm for pg_sys::$form {
+                const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::$cache;
+            }
+        )*
+    };
+}
+
+forms!(FormData_pg_authid: AUTHOID, FormData_pg_class: RELOID, FormData_pg_index: INDEXRELID);
+forms!(FormData_pg_proc: PROCOID, FormData_pg_type: TYPEOID, FormData_pg_statistic_ext: STATEXTOID);
+
+/// A row of a catalog, which the cache keeps until this value is dropped. For guarded frames. After an error, the end of the
+/// transaction releases it.
+#[derive(Debug)]
+pub struct CatalogRow<T>(NonNull<pg_sys::HeapTupleData>, PhantomData<T>);
+
+impl<T: CatalogForm> CatalogRow<T> {
+    /// The row of the object with this OID, if it exists.
+    pub fn find(oid: pg_sys::Oid) -> Option<CatalogRow<T>> {
+        // SAFETY: a guarded call with the key of the cache.
+        let tuple = unsafe { pg_sys::SearchSysCache1(T::CACHE.cast_signed(), pg_sys::Datum::from(oid)) };
+        NonNull::new(tuple).map(|tuple| CatalogRow(tuple, PhantomData))
+    }
+
+    /// Returns the pointer for functions of the server.
+    pub const fn as_ptr(&self) -> pg_sys::HeapTuple {
+        self.0.as_ptr()
+    }
+
+    /// A text, or what nodeToString wrote.
+    fn text(&self, attribute: u32) -> Option<CString> {
+        let mut is_null = true;
+        // SAFETY: guarded calls on a row of this cache. The callers name attributes of these types.
+        unsafe {
+            let number = attribute as pg_sys::AttrNumber;
+            let value = pg_sys::SysCacheGetAttr(T::CACHE.cast_signed(), self.as_ptr(), number, &raw mut is_null);
+            if is_null { None } else { copied(pg_sys::text_to_cstring(value.cast_mut_ptr())) }
+        }
+    }
+
+    fn nodes(&self, attribute: u32) -> Option<Node<'static>> {
+        // SAFETY: the callers name attributes that nodeToString wrote.
+        self.text(attribute).and_then(|text| unsafe { Node::read(text.as_ptr()) })
+    }
+}
+
+impl CatalogRow<pg_sys::FormData_pg_proc> {
+    /// The function's body, or its name in a library.
+    pub fn source(&self) -> Option<CString> {
+        self.text(pg_sys::Anum_pg_proc_prosrc)
+    }
+
+    /// The body, if it was parsed when the function was created. In the current memory context.
+    pub fn body(&self) -> Option<Node<'static>> {
+        self.nodes(pg_sys::Anum_pg_proc_prosqlbody)
+    }
+
+    /// The defaults of the last arguments. In the current memory context.
+    pub fn argument_defaults(&self) -> NodeList<'static> {
+        self.nodes(pg_sys::Anum_pg_proc_proargdefaults).map_or(NodeList::EMPTY, Node::list)
+    }
+}
+
+impl CatalogRow<pg_sys::FormData_pg_index> {
+    /// The expressions and the predicate, as they were created. In the current memory context.
+    pub fn expressions(&self) -> impl Iterator<Item = Node<'static>> {
+        [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred].into_iter().filter_map(|one| self.nodes(one))
+    }
+}
+
+impl CatalogRow<pg_sys::FormData_pg_statistic_ext> {
+    /// The expressions, as they were created. In the current memory context.
+    pub fn expressions(&self) -> Option<Node<'static>> {
+        self.nodes(super::compat::STATISTIC_EXPRESSIONS)
+    }
+}
+
+impl<T: CatalogForm> Deref for CatalogRow<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the cache keeps the row, which begins with this struct.
+        unsafe { &*pg_sys::GETSTRUCT(self.as_ptr()).cast() }
+    }
+}
+
+impl<T> Drop for CatalogRow<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: a guarded call; `find` has found the row.
+            unsafe { pg_sys::ReleaseSysCache(self.0.as_ptr()) }
+        }
+    }
+}
+
+/// The language of a function; None if the function does not exist.
+pub fn language_of(function: pg_sys::Oid) -> Option<u32> {
+    CatalogRow::<pg_sys::FormData_pg_proc>::find(function).map(|row| row.prolang.to_u32())
+}
+
+/// The class of a function's result, its type, and the descriptor of its rows; None if it returns no rows, or any.
+pub fn result_of<'a>(function: pg_sys::Oid) -> (pg_sys::TypeFuncClass::Type, pg_sys::Oid, Option<TupleDesc<'a>>) {
+    let (mut type_oid, mut row) = (pg_sys::InvalidOid, std::ptr::null_mut());
+    // SAFETY: a guarded call, which returns a descriptor or null.
+    unsafe {
+        let class = pg_sys::get_func_result_type(function, &raw mut type_oid, &raw mut row);
+        (class, type_oid, (!row.is_null()).then(|| TupleDesc::from_raw(row)))
+    }
+}
+
+/// A type's name, as messages show it.
+pub fn type_name(type_oid: pg_sys::Oid) -> String {
+    // SAFETY: a guarded call, which returns a string.
+    from_server(unsafe { CStr::from_ptr(pg_sys::format_type_be(type_oid)) })
+}
+
+/// A function's name with its argument types, as messages show it.
+pub fn signature_of(function: pg_sys::Oid) -> String {
+    // SAFETY: a guarded call, which returns a string.
+    from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(function)) })
+}
+
+/// One of TYPTYPE_BASE, …; 0 if the type does not exist.
+pub fn type_kind(type_oid: pg_sys::Oid) -> u8 {
+    // SAFETY: a guarded catalog lookup.
+    unsafe { pg_sys::get_typtype(type_oid) }.cast_unsigned()
+}
 
 /// The relation with a name in a schema; InvalidOid if it does not exist.
 pub fn relation_named(name: &CStr, schema: pg_sys::Oid) -> pg_sys::Oid {
@@ -26,6 +170,17 @@ pub fn schema_of(relation: pg_sys::Oid) -> pg_sys::Oid {
 pub fn schema_name(schema: pg_sys::Oid) -> Option<CString> {
     // SAFETY: a guarded call, which returns a string or null.
     unsafe { copied(pg_sys::get_namespace_name(schema)) }
+}
+
+pub fn is_temporary(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::get_rel_persistence(relation) }.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP
+}
+
+/// The extension with a name; InvalidOid if it is not installed.
+pub fn extension_named(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: a guarded call with a string.
+    unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) }
 }
 
 /// The names of a relation's schema and of the relation, if it exists.
@@ -92,14 +247,7 @@ pub fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
 
 /// The owner of a relation, if the relation exists.
 pub fn owner_of(relation: pg_sys::Oid) -> Option<pg_sys::Oid> {
-    // SAFETY: guarded calls; the row of pg_class is released after it is read.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as i32, pg_sys::Datum::from(relation));
-        let form = pg_sys::GETSTRUCT(tuple.as_mut()?).cast::<pg_sys::FormData_pg_class>();
-        let owner = (*form).relowner;
-        pg_sys::ReleaseSysCache(tuple);
-        Some(owner)
-    }
+    CatalogRow::<pg_sys::FormData_pg_class>::find(relation).map(|row| row.relowner)
 }
 
 /// The time now.

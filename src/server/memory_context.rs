@@ -21,6 +21,12 @@ impl MemoryContext {
         MemoryContext(unsafe { pg_sys::CurrentMemoryContext })
     }
 
+    /// # Safety
+    /// The context is not null, and exists as long as the handle is used.
+    pub const unsafe fn from_raw(context: pg_sys::MemoryContext) -> MemoryContext {
+        MemoryContext(context)
+    }
+
     /// The context that ends with the current transaction or subtransaction.
     pub fn of_transaction() -> MemoryContext {
         // SAFETY: reads a variable of this backend, which is not null in a transaction.

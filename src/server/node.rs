@@ -15,7 +15,7 @@
 
 pub mod make;
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -24,7 +24,8 @@ use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag};
 
-use super::compat;
+use super::column_set::ColumnSet;
+use super::compat::expression_tree_mutator;
 use crate::error::Error;
 
 /// A struct that begins with a tag, or with a struct that does.
@@ -101,8 +102,17 @@ impl<'a, T> Node<'a, T> {
         self.as_a::<pg_sys::List>().map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData))
     }
 
-    /// Returns a copy of the tree in the current memory context. Guarded.
-    pub fn copy(self) -> Node<'a, T> {
+    /// Reads a tree in the current memory context; None for null. Guarded.
+    ///
+    /// # Safety
+    /// A string that nodeToString wrote; the tree's root is of this type.
+    pub unsafe fn read(text: *const c_char) -> Option<Node<'a, T>> {
+        // SAFETY: a guarded call with such a string returns a tree or null.
+        unsafe { Node::from_raw(pg_sys::stringToNode(text).cast()) }
+    }
+
+    /// Returns a copy of the tree in the current memory context, which outlives the handle. Guarded.
+    pub fn copy<'b>(self) -> Node<'b, T> {
         // SAFETY: a guarded call returns a node with the same tag.
         unsafe { Node::known(pg_sys::copyObjectImpl(self.as_ptr().cast()).cast()) }
     }
@@ -134,20 +144,12 @@ impl<'a, T> Node<'a, T> {
 
     /// Returns the numbers of the attributes that an expression uses of a relation of the range table (`pull_varattnos`).
     /// Guarded.
-    pub fn attributes(self, relation: pg_sys::Index) -> Vec<i32> {
-        let mut found = Vec::new();
-        let mut member = -1;
-        // SAFETY: guarded calls on an expression, and on a set that is made here.
+    pub fn attributes(self, relation: pg_sys::Index) -> ColumnSet {
+        let mut set = std::ptr::null_mut();
+        // SAFETY: a guarded call on an expression makes the set.
         unsafe {
-            let mut set: *mut pg_sys::Bitmapset = std::ptr::null_mut();
             pg_sys::pull_varattnos(self.node().as_ptr(), relation, &raw mut set);
-            loop {
-                member = pg_sys::bms_next_member(set, member);
-                if member < 0 {
-                    return found;
-                }
-                found.push(member + pg_sys::FirstLowInvalidHeapAttributeNumber);
-            }
+            ColumnSet::from_raw(set)
         }
     }
 
@@ -215,7 +217,7 @@ fn rebuild<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(node: Node<'a>, by: &mut 
         return other;
     }
     // SAFETY: a guarded call, which passes nodes below this one and the closure to the visitor. It returns a new node.
-    unsafe { Node::known(compat::expression_tree_mutator(node.as_ptr(), mutate::<F>, closure(by))) }
+    unsafe { Node::known(expression_tree_mutator(node.as_ptr(), mutate::<F>, closure(by))) }
 }
 
 /// # Safety
@@ -228,6 +230,13 @@ unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
     unsafe {
         pgrx_extern_c_guard(|| Node::from_raw(node).map_or(node, |node| rebuild(node, &mut *by.cast::<F>()).as_ptr()))
     }
+}
+
+/// Writes a tree, or null, for [`Node::read`]. Guarded.
+pub fn written(node: Option<Node<'_>>) -> CString {
+    let node = node.map_or(std::ptr::null_mut(), Node::as_ptr);
+    // SAFETY: a guarded call, which returns a string.
+    unsafe { CStr::from_ptr(pg_sys::nodeToString(node.cast())) }.to_owned()
 }
 
 impl<'a> Node<'a, pg_sys::String> {
@@ -313,6 +322,21 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         (0..self.len()).filter_map(move |index| self.get(index))
     }
 
+    /// Returns a copy of the list and its nodes in the current memory context, which outlives the handle. Guarded.
+    pub fn copied<'b>(self) -> NodeList<'b, T> {
+        self.node().map_or(NodeList::EMPTY, |list| list.copy().list())
+    }
+
+    /// Appends a node to a list of nodes. Guarded.
+    pub fn push(&mut self, node: Node<'a, T>) {
+        // SAFETY: a valid list, or null.
+        if unsafe { self.0.as_ref() }.is_some_and(|list| list.type_ != NodeTag::T_List) {
+            Error::new(Code::ERRCODE_INTERNAL_ERROR, "lists of different kinds").raise();
+        }
+        // SAFETY: a guarded call on a list of nodes, whose other handles read the appended list, too.
+        self.0 = unsafe { pg_sys::lappend(self.0, node.as_ptr().cast()) };
+    }
+
     /// A new list of all elements of both, which have the same kind. Guarded.
     pub fn concat<U: Tagged>(self, other: NodeList<'a, U>) -> NodeList<'a, T> {
         // SAFETY: valid lists, or null.
@@ -338,9 +362,9 @@ impl<'a, T: Tagged> NodeList<'a, T> {
 /// Makes a list. Guarded.
 impl<'a, T: Tagged> FromIterator<Node<'a, T>> for NodeList<'a, T> {
     fn from_iter<I: IntoIterator<Item = Node<'a, T>>>(nodes: I) -> Self {
-        // SAFETY: a guarded call on a list that is made here.
-        let append = |list, node: Node<'a, T>| unsafe { pg_sys::lappend(list, node.as_ptr().cast()) };
-        NodeList(nodes.into_iter().fold(std::ptr::null_mut(), append), PhantomData)
+        let mut list = NodeList::EMPTY;
+        nodes.into_iter().for_each(|node| list.push(node));
+        list
     }
 }
 
@@ -425,15 +449,20 @@ macro_rules! nodes {
 nodes! {
     List = T_List | T_IntList | T_OidList {}
     Var = T_Var {}
+    Param = T_Param {}
+    FuncExpr = T_FuncExpr { args: many Node }
+    RowExpr = T_RowExpr { args: many Node }
+    NullTest = T_NullTest {}
+    CaseTestExpr = T_CaseTestExpr {}
+    NextValueExpr = T_NextValueExpr {}
     Const = T_Const {}
     RelabelType = T_RelabelType { arg: one Node }
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
     TargetEntry = T_TargetEntry { expr: one Node, name(resname): text CStr }
-    RangeTblEntry = T_RangeTblEntry { functions: many RangeTblFunction }
+    RangeTblEntry = T_RangeTblEntry { subquery: maybe Query, functions: many RangeTblFunction }
     RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node }
     RangeTblRef = T_RangeTblRef {}
     FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
-    FuncExpr = T_FuncExpr { args: many Node }
     EState = T_EState {
         entries(es_range_table): many RangeTblEntry,
         opened(es_opened_result_relations): many ResultRelInfo,
@@ -465,7 +494,8 @@ nodes! {
     RangeVar = T_RangeVar { name(relname): text CStr }
     DefElem = T_DefElem { name(defname): text CStr, value(arg): maybe Node }
     CopyStmt = T_CopyStmt {
-        table(relation): maybe RangeVar, file(filename): text CStr, columns(attlist): many String, options: many DefElem
+        table(relation): maybe RangeVar, file(filename): text CStr, columns(attlist): many String, options: many DefElem,
+        clause(whereClause): maybe Node
     }
     RawStmt = T_RawStmt { stmt: one Node }
     SelectStmt = T_SelectStmt {

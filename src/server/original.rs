@@ -168,7 +168,7 @@ pub fn forget() {
 
 /// # Safety
 /// A NUL-terminated string, or null.
-pub(super) unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
+pub unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
     // SAFETY: this function's contract covers the argument.
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }

@@ -13,12 +13,11 @@
 
 use pgrx::{PgList, pg_sys};
 
-use super::compat;
 use super::index_functions;
+use super::lookup::CatalogRow;
 use super::node::Node;
 use super::relation::{IndexForm, OpenRelation, Relation};
 
-const INDEXES: i32 = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
 /// ClanguageId (pg_language.dat)
 const C_LANGUAGE: u32 = 13;
 /// PROVOLATILE_IMMUTABLE (pg_proc.h)
@@ -47,21 +46,13 @@ pub fn build_is_plain(index: Relation<'_>) -> bool {
 
 /// Are the expressions of a table's extended statistics plain? The table is locked. Guarded.
 fn statistics_are_plain(table: pg_sys::Oid) -> bool {
-    let cache = pg_sys::SysCacheIdentifier::STATEXTOID.cast_signed();
-    // SAFETY: guarded calls; the table is open while it is read, the list is this function's own, and each tuple is
-    // released after use.
-    unsafe {
-        let list = pg_sys::RelationGetStatExtList(OpenRelation::locked(table).get().as_ptr());
-        PgList::<pg_sys::Oid>::from_pg(list).iter_oid().all(|statistics| {
-            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(statistics));
-            if tuple.is_null() {
-                return true;
-            }
-            let are_plain = stored_is_plain(cache, tuple, compat::STATISTIC_EXPRESSIONS);
-            pg_sys::ReleaseSysCache(tuple);
-            are_plain
-        })
-    }
+    // SAFETY: a guarded call on an open table; the list is this function's own.
+    let list = unsafe {
+        PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetStatExtList(OpenRelation::locked(table).get().as_ptr()))
+    };
+    list.iter_oid()
+        .filter_map(CatalogRow::<pg_sys::FormData_pg_statistic_ext>::find)
+        .all(|row| row.expressions().is_none_or(expression_is_plain))
 }
 
 /// Are the expressions, conditions, types and operator classes of an index plain? Guarded.
@@ -74,38 +65,15 @@ fn index_is_plain(index: Relation<'_>) -> bool {
     };
     index.key_columns().into_iter().all(column_is_plain)
         && index_functions::all(index, function_is_plain)
-        && [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred].into_iter().all(|stored| {
-            // SAFETY: an open index has its row of pg_index.
-            unsafe { stored_is_plain(INDEXES, (*index.as_ptr()).rd_indextuple, stored) }
-        })
+        && CatalogRow::<pg_sys::FormData_pg_index>::find(index.oid())
+            .is_none_or(|row| row.expressions().all(expression_is_plain))
 }
 
 /// Are the types and defaults of a table plain? Guarded.
 pub fn table_is_plain(table: Relation<'_>) -> bool {
     let descriptor = table.descriptor();
-    descriptor.attributes().all(|attribute| attribute.attisdropped || type_is_plain(attribute.atttypid))
-        // SAFETY: an expression that was just parsed.
-        && descriptor.defaults().all(|(_, expression)| unsafe { Node::from_raw(expression) }.is_none_or(expression_is_plain))
-}
-
-/// Is this attribute of a catalog row plain? It is if it is null.
-///
-/// # Safety
-/// A row of that cache's catalog; the number of an attribute that is an expression or a list of expressions. Guarded.
-unsafe fn stored_is_plain(cache: i32, tuple: pg_sys::HeapTuple, attribute: u32) -> bool {
-    let mut is_null = true;
-    // SAFETY: guarded calls on a row of this catalog, whose attribute is a text that nodeToString wrote.
-    unsafe {
-        let value = pg_sys::SysCacheGetAttr(cache, tuple, attribute as pg_sys::AttrNumber, &raw mut is_null);
-        if is_null {
-            return true;
-        }
-        let text = pg_sys::text_to_cstring(value.cast_mut_ptr());
-        let expression = Node::from_raw(pg_sys::stringToNode(text).cast());
-        let is_plain = expression.is_none_or(expression_is_plain);
-        pg_sys::pfree(text.cast());
-        is_plain
-    }
+    descriptor.live().all(|attribute| type_is_plain(attribute.atttypid))
+        && descriptor.defaults().all(|(_, expression)| expression_is_plain(expression))
 }
 
 /// Is an expression, or a list of them, plain: does it call only plain functions, and make only values of plain types?
@@ -124,18 +92,8 @@ fn function_is_plain(function: pg_sys::Oid) -> bool {
     if is_built_in(function) {
         return true;
     }
-    let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
-    // SAFETY: guarded catalog lookups; the tuple is released after use.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
-        if tuple.is_null() {
-            return false;
-        }
-        let form = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
-        let is_plain = form.prolang.to_u32() == C_LANGUAGE && form.pronargdefaults == 0;
-        pg_sys::ReleaseSysCache(tuple);
-        is_plain
-    }
+    CatalogRow::<pg_sys::FormData_pg_proc>::find(function)
+        .is_some_and(|row| row.prolang.to_u32() == C_LANGUAGE && row.pronargdefaults == 0)
 }
 
 /// Are values of a type made and compared by plain functions only? Domains, and types composed of other types, may call

@@ -19,6 +19,7 @@ use std::ptr::NonNull;
 use pgrx::{PgList, pg_sys};
 
 use super::compat::{attribute, has_generated, is_virtual};
+use super::node::{Node, NodeList};
 use super::server_text::from_server;
 use super::unguarded as c;
 
@@ -90,6 +91,15 @@ impl<'a> Relation<'a> {
 
     pub const fn owner(self) -> pg_sys::Oid {
         self.form().relowner
+    }
+
+    /// The type of the rows.
+    pub const fn row_type(self) -> pg_sys::Oid {
+        self.form().reltype
+    }
+
+    pub const fn namespace(self) -> pg_sys::Oid {
+        self.form().relnamespace
     }
 
     pub const fn toast_table(self) -> pg_sys::Oid {
@@ -167,10 +177,19 @@ impl<'a> Relation<'a> {
         unsafe { PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::get_partition_ancestors(oid))).iter_oid().collect() }
     }
 
-    /// Returns the partition constraint; null if the relation is no partition, or if there is none. Guarded.
-    pub fn partition_bound(self) -> *mut pg_sys::Node {
-        // SAFETY: the relation is open, and the closure owns nothing.
-        unsafe { c::guard(|| c::RelationGetPartitionQual(self.as_ptr())) }.cast()
+    /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
+    pub fn partition_bound(self) -> NodeList<'a> {
+        // SAFETY: the relation is open, and the closure owns nothing. It returns a list of expressions, or null.
+        unsafe { NodeList::from_raw(c::guard(|| c::RelationGetPartitionQual(self.as_ptr()))) }
+    }
+
+    /// Returns copies of an index's expressions and of its predicate. Guarded.
+    pub fn index_nodes(self) -> [NodeList<'a>; 2] {
+        // SAFETY: guarded calls on an open relation, which return lists of expressions, or null.
+        unsafe {
+            [pg_sys::RelationGetIndexExpressions(self.as_ptr()), pg_sys::RelationGetIndexPredicate(self.as_ptr())]
+                .map(|list| NodeList::from_raw(list))
+        }
     }
 
     /// What pg_index says of an index; None if the relation is no index.
@@ -193,11 +212,7 @@ impl<'a> Relation<'a> {
 
     /// Has an index expressions or a predicate? Guarded.
     pub fn is_computed(self) -> bool {
-        // SAFETY: guarded calls on an open relation, which return null for a relation that is no index.
-        unsafe {
-            !(pg_sys::RelationGetIndexExpressions(self.as_ptr()).is_null()
-                && pg_sys::RelationGetIndexPredicate(self.as_ptr()).is_null())
-        }
+        !self.index_nodes().into_iter().all(NodeList::is_empty)
     }
 
     /// Returns the numbers of the table's attributes in the keys of an index, 0 for an expression; empty if the relation
@@ -343,6 +358,52 @@ impl<'a> TupleDesc<'a> {
         self.0.as_ptr()
     }
 
+    /// A copy of the descriptor of a row type. Guarded; in the current memory context, which outlives the handle.
+    pub fn of_type(type_oid: pg_sys::Oid, typmod: i32) -> TupleDesc<'a> {
+        // SAFETY: a guarded call, which returns a descriptor.
+        unsafe { TupleDesc::from_raw(pg_sys::lookup_rowtype_tupdesc_copy(type_oid, typmod)) }
+    }
+
+    /// The descriptor of the rows that an expression of a composite type returns; None if it returns any rows. Guarded.
+    pub fn of_expression(row: Node<'a>) -> Option<TupleDesc<'a>> {
+        let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
+        // SAFETY: a guarded call, which returns a descriptor or null.
+        unsafe {
+            pg_sys::get_expr_result_type(row.as_ptr(), std::ptr::null_mut(), &raw mut descriptor);
+            (!descriptor.is_null()).then(|| TupleDesc::from_raw(descriptor))
+        }
+    }
+
+    /// The descriptor of rows with these columns. Guarded; in the current memory context, which outlives the handle.
+    pub fn of_columns<'n>(columns: impl ExactSizeIterator<Item = (&'n CStr, pg_sys::Oid)>) -> TupleDesc<'a> {
+        // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
+        unsafe {
+            let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(columns.len()).unwrap_or(0));
+            for (number, (name, type_oid)) in (1..=pg_sys::AttrNumber::MAX).zip(columns) {
+                pg_sys::TupleDescInitEntry(descriptor, number, name.as_ptr(), type_oid, -1, 0);
+            }
+            TupleDesc::from_raw(descriptor)
+        }
+    }
+
+    /// A copy without constraints. Guarded; in the current memory context, which outlives the handle.
+    pub fn copied<'b>(self) -> TupleDesc<'b> {
+        // SAFETY: a guarded call, which returns a descriptor.
+        unsafe { TupleDesc::from_raw(pg_sys::CreateTupleDescCopy(self.as_ptr())) }
+    }
+
+    /// A copy with constraints, and with the values of columns that a row is too short for. Otherwise as [`TupleDesc::copied`].
+    pub fn copied_with_constraints<'b>(self) -> TupleDesc<'b> {
+        // SAFETY: as above.
+        unsafe { TupleDesc::from_raw(pg_sys::CreateTupleDescCopyConstr(self.as_ptr())) }
+    }
+
+    /// The type of the rows; RECORDOID if it has no name.
+    pub fn row_type(self) -> pg_sys::Oid {
+        // SAFETY: a valid descriptor.
+        unsafe { (*self.as_ptr()).tdtypeid }
+    }
+
     /// The number of attributes, including dropped ones.
     pub fn len(self) -> usize {
         // SAFETY: a valid descriptor.
@@ -367,6 +428,11 @@ impl<'a> TupleDesc<'a> {
         (0..self.len()).map(move |index| unsafe { &*attribute(self.as_ptr(), index) })
     }
 
+    /// Iterates over the attributes that are not dropped.
+    pub fn live(self) -> impl Iterator<Item = &'a pg_sys::FormData_pg_attribute> + Clone {
+        self.attributes().filter(|attribute| !attribute.attisdropped)
+    }
+
     /// The CHECK constraints, defaults and missing values; None without any.
     fn constraints(self) -> Option<&'a pg_sys::TupleConstr> {
         // SAFETY: a valid descriptor has these, or null; they change no more.
@@ -385,20 +451,20 @@ impl<'a> TupleDesc<'a> {
     }
 
     /// Parses the CHECK constraints, each with its name. Guarded.
-    pub fn checks(self) -> impl Iterator<Item = (&'a CStr, *mut pg_sys::Node)> {
+    pub fn checks(self) -> impl Iterator<Item = (&'a CStr, Node<'a>)> {
         let all = self.constraints();
         let count = all.map_or(0, |all| usize::from(all.num_check));
         all.into_iter().flat_map(move |all| {
             // SAFETY: a valid descriptor has this many constraints, each with two strings; a guarded call.
-            (0..count).map(move |i| unsafe {
+            (0..count).filter_map(move |i| unsafe {
                 let check = &*all.check.add(i);
-                (CStr::from_ptr(check.ccname), pg_sys::stringToNode(check.ccbin).cast())
+                Some((CStr::from_ptr(check.ccname), Node::read(check.ccbin)?))
             })
         })
     }
 
     /// Parses the defaults and the expressions of generated columns, each with its attribute. Guarded.
-    pub fn defaults(self) -> impl Iterator<Item = (&'a pg_sys::FormData_pg_attribute, *mut pg_sys::Node)> {
+    pub fn defaults(self) -> impl Iterator<Item = (&'a pg_sys::FormData_pg_attribute, Node<'a>)> {
         let all = self.constraints();
         let count = all.map_or(0, |all| usize::from(all.num_defval));
         all.into_iter().flat_map(move |all| {
@@ -406,7 +472,7 @@ impl<'a> TupleDesc<'a> {
                 // SAFETY: a valid descriptor has this many defaults, which are strings; a guarded call.
                 let (number, expression) = unsafe {
                     let default = &*all.defval.add(i);
-                    (default.adnum, pg_sys::stringToNode(default.adbin).cast())
+                    (default.adnum, Node::read(default.adbin)?)
                 };
                 Some((self.attribute(usize::try_from(number - 1).ok()?)?, expression))
             })

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::database::cluster;
+use super::lookup::CatalogRow;
 use super::server_text::{copied, from_server};
 
 /// Run `work` as `role`. Guarded; after an error, the end of the (sub)transaction restores the user and the search
@@ -56,6 +57,24 @@ pub fn has_privileges_of(role: pg_sys::Oid) -> bool {
     unsafe { pg_sys::has_privs_of_role(current_user(), role) }
 }
 
+/// Raises unless the current user has a privilege on a relation. Guarded.
+pub fn require(relation: pg_sys::Oid, privilege: u32) {
+    // SAFETY: a guarded catalog lookup.
+    let answer = unsafe { pg_sys::pg_class_aclcheck(relation, current_user(), privilege as pg_sys::AclMode) };
+    if answer != pg_sys::AclResult::ACLCHECK_OK {
+        refuse_right(relation, answer);
+    }
+}
+
+/// Raises the server's error about a right on a relation that the current user lacks. Guarded.
+pub fn refuse_right(relation: pg_sys::Oid, answer: pg_sys::AclResult::Type) {
+    // SAFETY: guarded calls with the name of a relation, or null.
+    unsafe {
+        let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation));
+        pg_sys::aclcheck_error(answer, object, pg_sys::get_rel_name(relation));
+    }
+}
+
 /// Does this session apply changes that were made elsewhere, so that ordinary triggers do not fire?
 pub fn applies_changes() -> bool {
     // SAFETY: a setting.
@@ -65,23 +84,13 @@ pub fn applies_changes() -> bool {
 
 /// Returns the reason why a role cannot connect to this database; None if it can. Guarded.
 pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
-    // SAFETY: guarded catalog lookups in a transaction; the tuple is released after use.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::AUTHOID as i32, pg_sys::Datum::from(role));
-        if tuple.is_null() {
-            return Some(NoSession::Role);
-        }
-        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_authid>();
-        let can_login = (*form).rolcanlogin || super::compat::WORKERS_BYPASS_LOGIN;
-        pg_sys::ReleaseSysCache(tuple);
-        if !can_login {
-            return Some(NoSession::Login);
-        }
-        if !super::compat::may_connect(pg_sys::MyDatabaseId, role) {
-            return Some(NoSession::Connect);
-        }
-        None
+    let Some(row) = CatalogRow::<pg_sys::FormData_pg_authid>::find(role) else { return Some(NoSession::Role) };
+    if !row.rolcanlogin && !super::compat::WORKERS_BYPASS_LOGIN {
+        return Some(NoSession::Login);
     }
+    // SAFETY: a variable of this process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    (!super::compat::may_connect(database, role)).then_some(NoSession::Connect)
 }
 
 /// Why a role cannot connect.

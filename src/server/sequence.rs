@@ -40,6 +40,7 @@ use pg_bulk_storage::id_range::{IdRange, Position, Rule};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
+use super::lookup::{CatalogForm, CatalogRow};
 use super::team::Shareable;
 use crate::error::{Error, Result};
 
@@ -50,7 +51,7 @@ const XLOG_SEQ_LOG: u8 = 0;
 
 /// `FormData_pg_sequence`, which has no binding.
 #[repr(C)]
-struct CatalogForm {
+struct SequenceForm {
     seqrelid: pg_sys::Oid,
     seqtypid: pg_sys::Oid,
     seqstart: i64,
@@ -59,6 +60,11 @@ struct CatalogForm {
     seqmin: i64,
     seqcache: i64,
     seqcycle: bool,
+}
+
+// SAFETY: the cache has rows of pg_sequence.
+unsafe impl CatalogForm for SequenceForm {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::SEQRELID;
 }
 
 /// `FormData_pg_sequence_data`: the columns of the one tuple of a sequence.
@@ -326,16 +332,9 @@ fn name_of(relation: Relation<'_>) -> String {
 
 /// The parameters in pg_sequence.
 fn rule_of(oid: pg_sys::Oid) -> Result<Rule> {
-    // SAFETY: guarded catalog lookups; the form is read before its tuple is released.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::SEQRELID.cast_signed(), oid.into());
-        if tuple.is_null() {
-            let message = format!("cache lookup failed for sequence {}", oid.to_u32());
-            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
-        }
-        let form = &*pg_sys::GETSTRUCT(tuple).cast::<CatalogForm>();
-        let rule = Rule { increment: form.seqincrement, min: form.seqmin, max: form.seqmax, cycle: form.seqcycle };
-        pg_sys::ReleaseSysCache(tuple);
-        Ok(rule)
-    }
+    let Some(row) = CatalogRow::<SequenceForm>::find(oid) else {
+        let message = format!("cache lookup failed for sequence {}", oid.to_u32());
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+    };
+    Ok(Rule { increment: row.seqincrement, min: row.seqmin, max: row.seqmax, cycle: row.seqcycle })
 }

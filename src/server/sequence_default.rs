@@ -7,6 +7,7 @@
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::node::Node;
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
 
@@ -40,38 +41,25 @@ impl SequenceDefault {
     ///
     /// With anything else around it (other casts, domains, expressions) it is another default. The privilege to call
     /// nextval is checked when the expression is initialized.
-    ///
-    /// # Safety
-    /// An expression, or null.
-    pub unsafe fn recognise(expression: *const pg_sys::Node) -> Option<SequenceDefault> {
-        // SAFETY: a node's tag gives its type; guarded calls.
-        unsafe {
-            if expression.is_null() {
-                return None;
-            }
-            if (*expression).type_ == pg_sys::NodeTag::T_NextValueExpr {
-                let next = &*expression.cast::<pg_sys::NextValueExpr>();
-                let width = match next.typeId {
-                    pg_sys::INT8OID => Width::Int8,
-                    pg_sys::INT4OID => Width::Int4,
-                    pg_sys::INT2OID => Width::Int2,
-                    _ => return None,
-                };
-                return Some(SequenceDefault { oid: next.seqid, identity: true, width });
-            }
-            let (width, nextval) = match function_call(expression)? {
-                (pg_sys::F_INT4_INT8, argument) => (Width::Int4Checked, argument),
-                (pg_sys::F_INT2_INT8, argument) => (Width::Int2Checked, argument),
-                _ => (Width::Int8, expression),
+    pub fn recognise(expression: Node<'_>) -> Option<SequenceDefault> {
+        if let Some(next) = expression.as_a::<pg_sys::NextValueExpr>() {
+            let width = match next.typeId {
+                pg_sys::INT8OID => Width::Int8,
+                pg_sys::INT4OID => Width::Int4,
+                pg_sys::INT2OID => Width::Int2,
+                _ => return None,
             };
-            let (pg_sys::F_NEXTVAL, argument) = function_call(nextval)? else { return None };
-            if (*argument).type_ != pg_sys::NodeTag::T_Const {
-                return None;
-            }
-            let constant = &*argument.cast::<pg_sys::Const>();
-            let oid = pg_sys::Oid::from(u32::try_from(constant.constvalue.value()).ok()?);
-            (!constant.constisnull).then_some(SequenceDefault { oid, identity: false, width })
+            return Some(SequenceDefault { oid: next.seqid, identity: true, width });
         }
+        let (width, nextval) = match function_call(expression)? {
+            (pg_sys::F_INT4_INT8, argument) => (Width::Int4Checked, argument),
+            (pg_sys::F_INT2_INT8, argument) => (Width::Int2Checked, argument),
+            _ => (Width::Int8, expression),
+        };
+        let (pg_sys::F_NEXTVAL, argument) = function_call(nextval)? else { return None };
+        let constant = argument.as_a::<pg_sys::Const>()?;
+        let oid = pg_sys::Oid::from(u32::try_from(constant.constvalue.value()).ok()?);
+        (!constant.constisnull).then_some(SequenceDefault { oid, identity: false, width })
     }
 
     /// OID of the sequence.
@@ -99,19 +87,7 @@ impl SequenceDefault {
 }
 
 /// The OID of the called function and its argument, for a call with one argument.
-///
-/// # Safety
-/// An expression.
-unsafe fn function_call(expression: *const pg_sys::Node) -> Option<(u32, *const pg_sys::Node)> {
-    // SAFETY: a node's tag gives its type; a guarded call, and the list has that element.
-    unsafe {
-        if (*expression).type_ != pg_sys::NodeTag::T_FuncExpr {
-            return None;
-        }
-        let call = &*expression.cast::<pg_sys::FuncExpr>();
-        if call.args.is_null() || (*call.args).length != 1 {
-            return None;
-        }
-        Some((call.funcid.to_u32(), pg_sys::list_nth(call.args, 0).cast_const().cast()))
-    }
+fn function_call(expression: Node<'_>) -> Option<(u32, Node<'_>)> {
+    let call = expression.as_a::<pg_sys::FuncExpr>()?;
+    Some((call.funcid.to_u32(), call.args().first().filter(|_| call.args().len() == 1)?))
 }

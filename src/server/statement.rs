@@ -10,9 +10,11 @@
 
 use std::ffi::c_char;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::column_set::ColumnSet;
 use super::compat;
+use super::node::Node;
 use super::unguarded as c;
 use crate::error::Error;
 
@@ -20,12 +22,11 @@ use crate::error::Error;
 #[derive(Debug, Clone, Copy)]
 pub struct Checked {
     pub relid: pg_sys::Oid,
-    /// As in a range table entry.
-    pub inserted: *mut pg_sys::Bitmapset,
+    pub inserted: ColumnSet,
 }
 
 impl Checked {
-    pub const NONE: Checked = Checked { relid: pg_sys::InvalidOid, inserted: std::ptr::null_mut() };
+    pub const NONE: Checked = Checked { relid: pg_sys::InvalidOid, inserted: ColumnSet::EMPTY };
 }
 
 /// The objects that a statement may name.
@@ -104,7 +105,7 @@ unsafe fn run_in(
             c::PushActiveSnapshot(c::GetTransactionSnapshot());
             let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
             c::guarded(|| {
-                if !is_about(query, about) {
+                if !Node::from_raw(query).is_some_and(|query| is_about(query, about)) {
                     replaced().raise();
                 }
             });
@@ -137,43 +138,33 @@ pub fn replaced() -> Error {
     Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
-/// Whether all names resolve to these objects. Guarded.
-///
-/// # Safety
-/// A query that was analyzed, and not rewritten.
-unsafe fn is_about(query: *const pg_sys::Query, about: About) -> bool {
+/// Whether all names of an analyzed query resolve to these objects. Guarded.
+fn is_about(query: Node<'_, pg_sys::Query>, about: About) -> bool {
     let (table, function) = match about {
         About::Anything => return true,
         About::Table(table) => (table, pg_sys::InvalidOid),
         About::Rows { table, function } => (table, function),
         About::Call(function) => (pg_sys::InvalidOid, function),
     };
-    // SAFETY: parse analysis has made the query: each entry has the type of its kind, each node that of its tag. A
-    // guarded call.
-    unsafe {
-        let called = |node: *mut pg_sys::Node| {
-            let call = node.cast::<pg_sys::FuncExpr>();
-            ((*call).xpr.type_ == pg_sys::NodeTag::T_FuncExpr && (*call).funcid == function).then_some(call)
-        };
-        if matches!(about, About::Call(_)) {
-            let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
-            let are_calls = targets.iter_ptr().all(|target| called((*target).expr.cast()).is_some());
-            return are_calls && targets.len() == 1 && (*query).rtable.is_null();
-        }
-        let entries = PgList::<pg_sys::RangeTblEntry>::from_pg((*query).rtable);
-        entries.iter_ptr().all(|entry| match (*entry).rtekind {
-            pg_sys::RTEKind::RTE_RELATION => (*entry).relid == table,
-            pg_sys::RTEKind::RTE_SUBQUERY => is_about((*entry).subquery, about),
-            pg_sys::RTEKind::RTE_FUNCTION => {
-                let functions = PgList::<pg_sys::RangeTblFunction>::from_pg((*entry).functions);
-                let row = pg_sys::get_rel_type_id(table);
-                functions
-                    .iter_ptr()
-                    .all(|one| called((*one).funcexpr).is_some_and(|call| (*call).funcresulttype == row))
-            }
-            _ => true,
-        })
+    let called = |node: Node<'_>| {
+        let call = node.as_a::<pg_sys::FuncExpr>().filter(|call| call.funcid == function);
+        call.map(|call| call.funcresulttype)
+    };
+    if matches!(about, About::Call(_)) {
+        let targets = query.targets();
+        let are_calls = targets.iter().all(|target| called(target.expr()).is_some());
+        return are_calls && targets.len() == 1 && query.rtable().is_empty();
     }
+    query.rtable().iter().all(|entry| match entry.rtekind {
+        pg_sys::RTEKind::RTE_RELATION => entry.relid == table,
+        pg_sys::RTEKind::RTE_SUBQUERY => entry.subquery().is_some_and(|query| is_about(query, about)),
+        pg_sys::RTEKind::RTE_FUNCTION => {
+            // SAFETY: a guarded catalog lookup.
+            let row = unsafe { pg_sys::get_rel_type_id(table) };
+            entry.functions().iter().all(|one| one.call().and_then(called) == Some(row))
+        }
+        _ => true,
+    })
 }
 
 /// # Safety

@@ -455,6 +455,22 @@ pub unsafe fn guard<T>(call: impl FnOnce() -> T) -> T {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(call) }
 }
 
+/// Runs code of a plain frame with a callback that completes the messages about its errors.
+///
+/// # Safety
+/// A plain frame; the callback expects this argument, which outlives the call.
+pub unsafe fn in_context<T>(callback: unsafe extern "C-unwind" fn(Opaque), arg: Opaque, code: impl FnOnce() -> T) -> T {
+    // SAFETY: an error restores the server's list of callbacks before this frame's entry could be used again.
+    unsafe {
+        let previous = pg_sys::error_context_stack;
+        let mut entry = pg_sys::ErrorContextCallback { previous, callback: Some(callback), arg };
+        pg_sys::error_context_stack = &raw mut entry;
+        let done = code();
+        pg_sys::error_context_stack = previous;
+        done
+    }
+}
+
 /// Runs a step of a plain frame in a guarded one, in which Rust code may fail and own values.
 ///
 /// # Safety

@@ -59,9 +59,9 @@ pub unsafe fn take(
         let state = c::make_parsestate(std::ptr::null_mut());
         (*state).p_sourcetext = query;
         (*state).p_queryEnv = environment;
-        if !statement.whereClause.is_null() {
-            let expression = c::copyObjectImpl(statement.whereClause.cast());
-            clause = where_clause::transform(state, relation.as_ptr(), expression.cast());
+        if let Some(expression) = statement.clause() {
+            let copy = Node::from_raw(c::copyObjectImpl(expression.as_ptr().cast()).cast());
+            clause = where_clause::transform(state, relation, copy.unwrap_or(expression));
         }
         let load = c::guarded(|| begin(statement, relation, clause));
         if load.is_null() {
@@ -75,7 +75,7 @@ pub unsafe fn take(
         let rows = if few.data.is_null() {
             run::run(load, caller)
         } else {
-            few::copy(statement, relation, state, clause.conditions, few)
+            few::copy(statement, relation, state, clause.conditions.as_ptr(), few)
         };
         if !completion.is_null() {
             (*completion).commandTag = pg_sys::CommandTag::CMDTAG_COPY;

@@ -30,19 +30,26 @@
 //! not look for record starts. It reports bytes that may be such a marker, and one process then reads the rest of the
 //! file in order.
 //!
+//! Where quotes count only at both ends of a field, a quote elsewhere changes the meaning of an earlier one, perhaps before
+//! the range. The bytes are then searched again from the edge's record on, and lines with such quotes one by one. The
+//! range behind is searched in this way, too, if it begins within such a line.
+//!
 //! A chunk comes with a few bytes of what follows in the file ([`crate::reader::LOOKAHEAD`]). The message about an
 //! invalid character shows as many bytes as the character should have, even across a line end. And in CSV, COPY finds
 //! an invalid byte behind a carriage return before it processes the line that the carriage return ends.
 
 use memchr::memmem;
 
-use crate::dialect::{Dialect, EndMarker, Eol, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::line::skip_line;
 use crate::reader::RecordStart;
 use crate::scan::{self, Carry, Scanner};
 use crate::walk::Walk;
 
 /// The length of a range is a multiple of this many bytes.
 pub const BLOCK: usize = 64;
+/// Most bytes between the edge's record and a range that are searched again.
+const AGAIN: u64 = 64 << 20;
 
 /// State at the boundary between two ranges. Only plain numbers: it is copied through shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,6 +65,8 @@ pub struct Edge {
     lines: u64,
     /// Binary format: progress within the record that crosses the edge.
     walk: Walk,
+    /// A quote in the record that crosses the edge is misplaced, or a line end may cross it. So `carry` is not known.
+    is_unsure: bool,
 }
 
 impl Edge {
@@ -65,7 +74,8 @@ impl Edge {
     #[must_use]
     pub fn at(place: RecordStart) -> Edge {
         let RecordStart { offset, lines, .. } = place;
-        Edge { carry: Carry::default(), record: offset, lines_before_record: lines, lines, walk: Walk::at(offset) }
+        let walk = Walk::at(offset);
+        Edge { record: offset, lines_before_record: lines, lines, walk, ..Edge::default() }
     }
 
     /// Returns the start of the record at the edge.
@@ -82,12 +92,10 @@ pub struct Survey {
     /// The range may contain an end marker. In CSV, one at its first byte is left out; in text, the first byte is taken
     /// not to be escaped.
     suspicious: bool,
-    /// Only if each line end ends a line: the range has line ends of another kind.
-    is_mixed: bool,
 }
 
 /// The result of a cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cut {
     /// The edge behind the range.
     pub edge: Edge,
@@ -97,10 +105,12 @@ pub struct Cut {
     pub most_records: u64,
     /// The data end with the range's last record.
     pub ended: bool,
-    /// The range may contain an end marker, a quote that does not count, or a broken record of the binary format.
+    /// The range may contain an end marker or a broken record of the binary format.
     pub suspicious: bool,
     /// A quote is open at the end of the range, and it does not count if the data end there.
     pub unclosed: bool,
+    /// A quote is misplaced, or the state at the edge is not known: the result is that of [`Cutter::cut_again`].
+    pub unsure: bool,
 }
 
 impl Cut {
@@ -117,7 +127,7 @@ fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let record = edge.record + count * length;
     let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
     let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
-    Cut { edge: next, end, most_records: count, ended: false, suspicious: false, unclosed: false }
+    Cut { edge: next, end, most_records: count, ..Cut::default() }
 }
 
 /// [`Cutter::cut`] of a range of the binary format.
@@ -133,21 +143,8 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
         most_records: walked.records,
         ended: walked.ended,
         suspicious: walked.is_odd,
-        unclosed: false,
+        ..Cut::default()
     }
-}
-
-/// Whether a range has line ends of another kind. A part of one at its edges does not count.
-fn is_mixed(range: &[u8], eol: Eol) -> bool {
-    if eol != Eol::CrNl {
-        return memchr::memchr(if eol == Eol::Nl { b'\r' } else { b'\n' }, range).is_some();
-    }
-    let has_half = |at| range.get(at + 1).is_some_and(|&next| next != b'\n');
-    let newlines = memchr::memchr_iter(b'\n', range).count() - usize::from(range.starts_with(b"\n"));
-    let returns = memchr::memchr_iter(b'\r', range).count() - usize::from(range.ends_with(b"\r"));
-    // An escaped carriage return in text does not belong to the line end.
-    let has_escaped = memmem::find(range, b"\\\r").is_some();
-    newlines != returns || has_escaped || memchr::memchr_iter(b'\r', range).any(has_half)
 }
 
 /// How record ends are found.
@@ -169,9 +166,9 @@ pub struct Cutter {
     /// `\.` ends the data.
     marker: bool,
     ends: Ends,
-    /// Each line end ends a line. The line end that most lines have.
-    any: Option<Eol>,
     finder: memmem::Finder<'static>,
+    /// For [`Cutter::cut_again`].
+    dialect: Dialect,
 }
 
 impl Cutter {
@@ -185,8 +182,7 @@ impl Cutter {
             Some(length) => Ends::Stride(length as u64),
             None => Ends::Lines,
         };
-        let any = (dialect.line_end == Some(LineEnd::Any)).then(|| scanner.eol());
-        Cutter { scanner, csv, marker, ends, any, finder: memmem::Finder::new(b"\\.") }
+        Cutter { scanner, csv, marker, ends, finder: memmem::Finder::new(b"\\."), dialect: dialect.clone() }
     }
 
     /// Surveys a range, independent of its position in the file.
@@ -195,8 +191,7 @@ impl Cutter {
         let range = if self.ends == Ends::Lines { range } else { &[] };
         let ends = self.scanner.survey(range);
         let may_be = self.marker && self.scanner.has_backslash(&ends);
-        let is_mixed = self.any.is_some_and(|eol| is_mixed(range, eol));
-        Survey { is_mixed, ends, suspicious: may_be && self.has_marker(range, false) }
+        Survey { ends, suspicious: may_be && self.has_marker(range, false) }
     }
 
     /// Whether the range consists of ASCII without a NUL.
@@ -215,28 +210,65 @@ impl Cutter {
             Ends::Sizes(fields) => return walk(range, offset, edge, fields),
         }
         let state = self.scanner.cut_surveyed(range, &survey.ends, edge.carry);
-        let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
+        let is_unsure = self.is_open(range);
+        let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), is_unsure, ..edge };
         if let Some(end) = state.last {
             next.record = offset + end as u64;
             next.lines_before_record = edge.lines + state.lines;
         }
+        let unsure = state.misplaced || edge.is_unsure;
         Cut {
             edge: next,
             end: state.last,
-            most_records: next.lines_before_record - edge.lines_before_record,
+            most_records: next.lines_before_record.saturating_sub(edge.lines_before_record),
             ended: false,
-            suspicious: state.misplaced
-                || self.is_mixed(range, survey, edge)
+            suspicious: (unsure && offset.saturating_sub(edge.record) > AGAIN)
                 || self.marker && self.is_suspicious(range, survey, offset, edge),
             unclosed: state.unclosed,
+            unsure,
         }
     }
 
-    /// Whether lines may end in another way than most lines.
-    fn is_mixed(&self, range: &[u8], survey: &Survey, edge: Edge) -> bool {
-        let is_half = edge.carry.is_behind_cr() != range.starts_with(b"\n");
-        let is_escaped = edge.carry.escapes_next() && range.starts_with(b"\r");
-        survey.is_mixed || (self.any == Some(Eol::CrNl) && (is_half || is_escaped))
+    /// Whether the byte behind the range decides where a line ends.
+    fn is_open(&self, range: &[u8]) -> bool {
+        self.scanner.eol() == Eol::Any && range.ends_with(b"\r")
+    }
+
+    /// Cuts the range again if its [`Cut::unsure`] is set. `bytes` are those from the edge's record to the end of the
+    /// range.
+    #[must_use]
+    pub fn cut_again(&self, cut: Cut, bytes: &[u8], offset: u64, edge: Edge) -> Cut {
+        let eol = Some(self.scanner.eol());
+        let mut at = 0;
+        let is_sure = loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let state = self.scanner.cut_behind(0, rest);
+            let last = state.last.unwrap_or(0);
+            at += last;
+            if !state.misplaced {
+                break true;
+            }
+            let line = rest.get(last..).unwrap_or_default();
+            let Some((_, next, _)) = skip_line(&self.dialect, eol, line, false) else { break false };
+            at += next;
+        };
+        // Records that end before the range belong to the first range in which a record ends.
+        let end = usize::try_from((edge.record + at as u64).saturating_sub(offset)).ok().filter(|&end| end > 0);
+        let (before, behind) = bytes.split_at_checked(end.map_or(0, |_| at)).unwrap_or_default();
+        let is_sure = is_sure && (end.is_some() || at == 0) && !self.is_open(behind);
+        let carry = self.scanner.carry_behind(behind).filter(|_| is_sure);
+        let lines_before_record = edge.lines_before_record + Eol::count(eol, before);
+        let next = Edge {
+            carry: carry.unwrap_or_default(),
+            record: edge.record + before.len() as u64,
+            lines_before_record,
+            lines: lines_before_record + Eol::count(eol, behind),
+            is_unsure: carry.is_none(),
+            ..edge
+        };
+        let most_records = lines_before_record - edge.lines_before_record;
+        let unclosed = carry.is_none_or(Carry::is_in_quote);
+        Cut { edge: next, end, most_records, unclosed, unsure: false, ..cut }
     }
 
     /// Whether an end marker may end in `range`. In CSV a marker must begin a record; in text its backslash must not

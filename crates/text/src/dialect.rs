@@ -36,25 +36,56 @@ pub enum Eol {
     Cr,
     /// `\r\n`
     CrNl,
+    /// Each of these, as an option says.
+    Any,
 }
 
 impl Eol {
-    /// Whether it is this byte.
-    #[inline(always)]
+    /// Returns the byte that COPY counts as a line inside quotes (`CopyReadLineText`): `\n` if lines end in `\n`, else
+    /// `\r`. It is also `\r` as long as the line end is not known. If any line end may occur, a `\n` that is not behind
+    /// a `\r` counts, too.
     #[must_use]
-    pub fn is(self, byte: u8) -> bool {
-        match self {
-            Eol::Nl => byte == b'\n',
-            Eol::Cr => byte == b'\r',
-            Eol::CrNl => false,
+    pub(crate) fn counted(eol: Option<Eol>) -> u8 {
+        if eol == Some(Eol::Nl) { b'\n' } else { b'\r' }
+    }
+
+    /// Whether the byte at `at` is counted.
+    #[must_use]
+    pub fn counts(eol: Option<Eol>, bytes: &[u8], at: usize) -> bool {
+        let byte = bytes.get(at);
+        let is_behind_cr = || at.checked_sub(1).is_some_and(|before| bytes.get(before) == Some(&b'\r'));
+        byte == Some(&Eol::counted(eol)) || (eol == Some(Eol::Any) && byte == Some(&b'\n') && !is_behind_cr())
+    }
+
+    /// Number of counted bytes.
+    #[must_use]
+    pub fn count(eol: Option<Eol>, bytes: &[u8]) -> u64 {
+        let mut count = memchr::memchr_iter(Eol::counted(eol), bytes).count();
+        if eol == Some(Eol::Any) {
+            count += memchr::memchr_iter(b'\n', bytes).filter(|&at| Eol::counts(eol, bytes, at)).count();
+        }
+        count as u64
+    }
+
+    /// The first line end in `bytes`.
+    #[must_use]
+    pub fn first(bytes: &[u8]) -> Option<Eol> {
+        match bytes.get(memchr::memchr2(b'\n', b'\r', bytes)?..)? {
+            [b'\r', b'\n', ..] => Some(Eol::CrNl),
+            [b'\r', ..] => Some(Eol::Cr),
+            _ => Some(Eol::Nl),
         }
     }
 
-    /// Returns the byte that COPY counts as a line inside quotes (`CopyReadLineText`): `\n` if lines end in `\n`, else
-    /// `\r`. It is also `\r` as long as the line end is not known.
+    /// The position behind the line end at `at`; `None` without a line end there.
+    #[inline(always)]
     #[must_use]
-    pub fn counted(eol: Option<Eol>) -> u8 {
-        if eol == Some(Eol::Nl) { b'\n' } else { b'\r' }
+    pub fn behind(self, bytes: &[u8], at: usize) -> Option<usize> {
+        match (self, bytes.get(at)?) {
+            (Eol::CrNl | Eol::Any, b'\r') if bytes.get(at + 1) == Some(&b'\n') => Some(at + 2),
+            (Eol::Cr | Eol::Any, b'\r') | (Eol::Nl | Eol::Any, b'\n') => Some(at + 1),
+            _ => None,
+        }
     }
 }
 
@@ -72,25 +103,14 @@ pub enum LineEnd {
 }
 
 impl LineEnd {
-    /// The only line end, if there is only one.
+    /// The line end of the file's lines.
     #[must_use]
-    pub fn only(self) -> Option<Eol> {
+    pub fn eol(self) -> Eol {
         match self {
-            LineEnd::Lf => Some(Eol::Nl),
-            LineEnd::CrLf => Some(Eol::CrNl),
-            LineEnd::Cr => Some(Eol::Cr),
-            LineEnd::Any => None,
-        }
-    }
-
-    /// The line end that begins with `byte`, if any. `has_newline`: a newline follows.
-    #[must_use]
-    pub fn beginning(self, byte: u8, has_newline: bool) -> Option<Eol> {
-        match (self, byte) {
-            (LineEnd::CrLf | LineEnd::Any, b'\r') if has_newline => Some(Eol::CrNl),
-            (LineEnd::Cr | LineEnd::Any, b'\r') => Some(Eol::Cr),
-            (LineEnd::Lf | LineEnd::Any, b'\n') => Some(Eol::Nl),
-            _ => None,
+            LineEnd::Lf => Eol::Nl,
+            LineEnd::CrLf => Eol::CrNl,
+            LineEnd::Cr => Eol::Cr,
+            LineEnd::Any => Eol::Any,
         }
     }
 }

@@ -20,7 +20,8 @@
 //! go on, or has no end. It is then [split](JsonLines::split) before each line that begins as it does: behind as many
 //! blanks, with an object that has the same first key.
 
-use crate::json_object::is_blank;
+use crate::json_object::{Object, is_blank};
+use crate::json_text::Charset;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Containers whose kind is known.
@@ -71,6 +72,31 @@ pub fn is_json(first: &[u8]) -> bool {
         Some((b'[', rest)) => matches!(rest.trim_ascii_start(), [b'{', ..]),
         _ => false,
     }
+}
+
+/// Whether most records of a text that begins with `sample` are JSON objects. `whole`: it is the whole text.
+#[must_use]
+pub fn has_objects(sample: &[u8], whole: bool) -> bool {
+    if !is_json(sample) {
+        return false;
+    }
+    let mut lines = Vec::new();
+    if is_nested(sample, true) == Some(true) {
+        let mut records = JsonLines::default();
+        records.append(sample, &mut lines);
+        if whole {
+            records.end(&mut lines);
+        }
+    } else {
+        lines.extend_from_slice(sample);
+    }
+    let text = lines.strip_prefix(BOM).unwrap_or(&lines);
+    // The sample may cut the last record.
+    let text = if whole { text } else { text.get(..memchr::memrchr(b'\n', text).unwrap_or(0)).unwrap_or_default() };
+    let mut object = Object::new(&[], false, Charset::Utf8);
+    let records = || text.split(|&byte| byte == b'\n').filter(|line| !is_blank(line));
+    let objects = records().filter(|line| object.read(line).is_some()).count();
+    objects * 2 > records().count()
 }
 
 /// The place of a byte.
@@ -427,6 +453,18 @@ mod tests {
         }
         for text in ["", "{a},{b}\n", "[1],2\n", "\"{\"\"a\"\": 1}\"\n", "["] {
             assert!(!is_json(text.as_bytes()), "{text:?}");
+        }
+        for (text, whole, expected) in [
+            ("{\"a\": 1}\n\n{\"a\": 2}\n", true, true),
+            ("\u{feff}[\n{\n\"a\": 1},\n{\"a\": 2}]", true, true),
+            ("{\"a\": 1}\n{\"a\": 2}\n{\"a\": ", false, true),
+            ("{\"a\": 1}\n{\"a\": 2}\nx\n", true, true),
+            ("{\"a\": 1}", true, true),
+            ("{\"a\": 1}", false, false),
+            ("{\"a\": 1},5\n{\"a\": 2},6\n", true, false),
+            ("{\"a\": 1\n{\"a\": 2\n", true, false),
+        ] {
+            assert_eq!(has_objects(text.as_bytes(), whole), expected, "{text:?}");
         }
     }
 

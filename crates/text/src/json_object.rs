@@ -270,6 +270,20 @@ impl Object {
         (found.kind, line.get(found.at.clone()).unwrap_or_default())
     }
 
+    /// The keys that were not requested, with `keeps_others`.
+    pub fn other_keys(&self, line: &[u8], encode: Encode<'_>) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        for member in &self.others {
+            let member = line.get(member.clone()).unwrap_or_default();
+            if let Some(Token::Scalar(Scalar::Text(key))) = Tokens::new(member, Unicode::Any).token() {
+                let mut unescaped = Vec::new();
+                unescape(key.raw, &mut unescaped, &mut *encode);
+                keys.push(unescaped);
+            }
+        }
+        keys
+    }
+
     /// Appends an object of the members that no key requests, as they are in the line.
     pub fn write_others(&self, line: &[u8], out: &mut Vec<u8>) {
         let length: usize = self.others.iter().map(|member| member.len() + 2).sum();
@@ -381,6 +395,7 @@ mod tests {
             assert_eq!(found(&o, "b", line), (ValueKind::Null, "null".into()));
             assert_eq!(found(&o, "long key", line).0, ValueKind::Missing);
             assert_eq!(others(&o, line), r#"{"x":[{"a":2}], "y" : "}"}"#);
+            assert_eq!(o.other_keys(line.as_bytes(), &mut encode_utf8), [b"x", b"y"]);
         }
         // Other keys at the known positions, keys in capitals, keys with escapes.
         let line = r#"{"b":[1],"A":true,"\u0061":false,"\u0041":"","b":2}"#;

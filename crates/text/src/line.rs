@@ -131,9 +131,7 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
     if !at_end && buf.len() < d.comment.len() && d.comment.starts_with(buf) {
         return Line::NeedMore { embedded: 0 };
     }
-    if let Some(only) = d.line_end.and_then(LineEnd::only) {
-        *eol = Some(only);
-    }
+    *eol = d.line_end.map(LineEnd::eol).or(*eol);
     let is_comment = d.begins_comment(buf);
     let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let marker_in_csv = d.end_marker == EndMarker::Until17;
@@ -161,53 +159,30 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
                 return Line::NeedMore { embedded };
             }
             let Some(quoted) = quotes.pass(d, buf, start, c, at_end) else {
-                let open = buf.get(start..).unwrap_or_default();
-                embedded += memchr::memchr_iter(Eol::counted(*eol), open).count() as u64;
+                embedded += Eol::count(*eol, buf.get(start..).unwrap_or_default());
                 return Line::NeedMore { embedded };
             };
             in_quote = quoted;
-            if in_quote && c == Eol::counted(*eol) {
+            if in_quote && Eol::counts(*eol, buf, start) {
                 embedded += 1;
             }
         }
 
         let fail = |kind| Line::Error { kind, embedded };
-        if let Some(given) = d.line_end.filter(|_| (c == b'\r' || c == b'\n') && !in_quote) {
-            if c == b'\r' && more(at) && matches!(given, LineEnd::CrLf | LineEnd::Any) {
+        if (c == b'\r' || c == b'\n') && !in_quote {
+            if c == b'\r' && more(at) && matches!(*eol, None | Some(Eol::CrNl | Eol::Any)) {
                 return Line::NeedMore { embedded };
             }
-            if let Some(found) = given.beginning(c, peek(at) == b'\n') {
-                *eol = Some(found);
-                return Line::Complete { content: start, next: at + usize::from(found == Eol::CrNl), embedded };
+            if let Some(next) = eol.unwrap_or(Eol::Any).behind(buf, start) {
+                *eol = eol.or_else(|| Eol::first(buf.get(start..)?));
+                return Line::Complete { content: start, next, embedded };
+            }
+            if d.line_end.is_none() {
+                return fail(if c == b'\r' { LineError::CarriageReturn } else { LineError::Newline });
             }
             // Data. Such bytes count as in quotes.
-            embedded += u64::from(d.is_csv() && c == Eol::counted(*eol));
+            embedded += u64::from(d.is_csv() && Eol::counts(*eol, buf, start));
             continue;
-        }
-        if c == b'\r' && !in_quote {
-            if matches!(*eol, None | Some(Eol::CrNl)) {
-                if more(at) {
-                    return Line::NeedMore { embedded };
-                }
-                if peek(at) == b'\n' {
-                    at += 1;
-                    *eol = Some(Eol::CrNl);
-                } else if *eol == Some(Eol::CrNl) {
-                    return fail(LineError::CarriageReturn);
-                } else {
-                    *eol = Some(Eol::Cr);
-                }
-            } else if *eol == Some(Eol::Nl) {
-                return fail(LineError::CarriageReturn);
-            }
-            return Line::Complete { content: start, next: at, embedded };
-        }
-        if c == b'\n' && !in_quote {
-            if matches!(*eol, Some(Eol::Cr | Eol::CrNl)) {
-                return fail(LineError::Newline);
-            }
-            *eol = Some(Eol::Nl);
-            return Line::Complete { content: start, next: at, embedded };
         }
 
         if c == b'\\' && !is_literal && (!csv || (start == 0 && marker_in_csv)) {
@@ -219,8 +194,7 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
                 return Line::End { content: buf.len(), next: buf.len(), embedded };
             }
             if peek(at) == b'.' {
-                let known = eol.filter(|_| d.line_end != Some(LineEnd::Any));
-                match marker(d, known, buf, start, at_end) {
+                match marker(d, *eol, buf, start, at_end) {
                     Marker::Ends(next) => return Line::End { content: start, next, embedded },
                     Marker::Data => (),
                     Marker::NeedMore => return Line::NeedMore { embedded },
@@ -242,7 +216,7 @@ pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Opt
     let is_comment = d.begins_comment(buf);
     let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let mut quotes = Quotes::default();
-    let eol = eol.filter(|_| d.line_end != Some(LineEnd::Any));
+    let is_any = matches!(eol, None | Some(Eol::Any));
     let mut at = 0usize;
     while let Some(&c) = buf.get(at) {
         let start = at;
@@ -255,15 +229,11 @@ pub fn skip_line(d: &Dialect, eol: Option<Eol>, buf: &[u8], at_end: bool) -> Opt
             at += 1;
             continue;
         }
-        match (c, eol) {
-            (b'\n', Some(Eol::Nl) | None) | (b'\r', Some(Eol::Cr)) => return Some((start, at, false)),
-            (b'\r', Some(Eol::CrNl) | None) => match buf.get(at) {
-                Some(b'\n') => return Some((start, at + 1, false)),
-                None if !at_end => return None,
-                _ if eol.is_none() => return Some((start, at, false)),
-                _ => (),
-            },
-            _ => (),
+        if c == b'\r' && buf.len() == at && !at_end && (is_any || eol == Some(Eol::CrNl)) {
+            return None;
+        }
+        if let Some(next) = eol.unwrap_or(Eol::Any).behind(buf, start) {
+            return Some((start, next, false));
         }
     }
     at_end.then_some((buf.len(), buf.len(), true))
@@ -306,7 +276,7 @@ fn marker(d: &Dialect, eol: Option<Eol>, buf: &[u8], start: usize, at_end: bool)
         return if csv { Marker::Data } else { Marker::Error(corrupt) };
     }
     let matches = match eol {
-        None => true,
+        None | Some(Eol::Any) => true,
         Some(Eol::Nl | Eol::CrNl) => c == b'\n',
         Some(Eol::Cr) => c == b'\r',
     };

@@ -34,7 +34,7 @@ mod resume;
 
 pub use self::early::Lines;
 use crate::binary::{HeaderError, Preamble};
-use crate::dialect::{Dialect, Eol, LineEnd};
+use crate::dialect::{Dialect, Eol};
 use crate::field::{self, FieldError};
 use crate::line::{LINE_LIMIT, LineError};
 use crate::reader::lines::LineCount;
@@ -409,10 +409,6 @@ impl Reader {
             if self.split_ahead(scanner) {
                 return if self.batch.len == 0 { self.pass_skipped() } else { Some(self.advance()) };
             }
-            // At an odd place, cutting ahead would look at all lines behind it, again and again.
-            if self.batch.len == 0 && self.batch.odd && self.dialect.line_end == Some(LineEnd::Any) {
-                return self.exact();
-            }
             self.count_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();
             scanner.cut(tail, &mut self.search.cut);
@@ -509,9 +505,10 @@ impl Reader {
         let bytes = self.window.bytes();
         let open: &[&[u8]] = match self.kernels.eol {
             _ if self.window.is_at_end() => &[],
+            Some(Eol::Any) if !self.dialect.is_csv() => &[b"\\.", b"\\.\r", b"\r"],
             Some(Eol::CrNl) if !self.dialect.is_csv() => &[b"\\.", b"\\.\r"],
             _ if !self.dialect.is_csv() => &[b"\\."],
-            Some(Eol::Cr | Eol::Nl) => &[b"\r"],
+            Some(Eol::Cr | Eol::Nl | Eol::Any) => &[b"\r"],
             _ => &[],
         };
         let open = open.iter().find(|open| bytes.ends_with(open)).map_or(0, |open| open.len());
@@ -594,7 +591,8 @@ impl Reader {
             return next;
         }
         let Some(end) = self.record().ends.last().map(|end| (end & !FLAG) as usize) else { return next };
-        let last = if self.kernels.eol == Some(Eol::Cr) { b'\r' } else { b'\n' };
-        memchr::memchr(last, self.window.bytes().get(end..next).unwrap_or_default()).map_or(next, |at| end + at + 1)
+        let Some(eol) = self.kernels.eol else { return next };
+        let rest = self.window.bytes().get(end..next).unwrap_or_default();
+        (0..rest.len()).find_map(|at| eol.behind(rest, at)).map_or(next, |length| end + length)
     }
 }

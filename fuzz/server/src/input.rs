@@ -35,8 +35,7 @@ pub fn run(input: &[u8]) {
     arena.alloc(usize::from(more % 64));
     let Some(found) = decoder.decode(text, &mut arena) else { return };
     INPUTS.with_borrow_mut(|inputs| {
-        // SAFETY: within a function that the server has called; the type exists.
-        let input = inputs.entry((type_oid, typmod)).or_insert_with(|| unsafe { Input::new(type_oid.into(), typmod) });
+        let input = inputs.entry((type_oid, typmod)).or_insert_with(|| Input::new(type_oid.into(), typmod));
         // SAFETY: the decoder made a value of this type, which lives as long as the arena.
         let decoded = unsafe { input.bytes(pg_sys::Datum::from(found as usize)) };
         let read = input.read(text);

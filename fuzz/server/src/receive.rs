@@ -45,11 +45,7 @@ pub fn run(input: &[u8]) {
     let mut arena = Arena::new();
     let Some(found) = decoder.decode(field, &mut arena) else { return };
     INPUTS.with_borrow_mut(|inputs| {
-        let make = || {
-            // SAFETY: within a function that the server has called; the type exists.
-            unsafe { Input::received(type_oid.into(), typmod) }
-        };
-        let input = inputs.entry((type_oid, typmod)).or_insert_with(make);
+        let input = inputs.entry((type_oid, typmod)).or_insert_with(|| Input::received(type_oid.into(), typmod));
         // SAFETY: the decoder made a value of this type, which lives as long as the arena.
         let decoded = unsafe { input.bytes(pg_sys::Datum::from(found as usize)) };
         assert_eq!(Ok(decoded), input.receive(field), "{decoder:?}, typmod {typmod}, of {field:02x?}");

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use crate::heap::leaves::partitions;
 use crate::rows::row::RowArrays;
 use crate::server::compat;
-use crate::server::expression;
+use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::result_relation::{ResultRelation, new_result_relation};
@@ -178,12 +178,15 @@ fn make(
 
 /// Makes the state again for rows that are read again after an error.
 ///
-/// The error may have stopped any expression in the middle ([`expression::anew`]). The first state is neither used nor
+/// The error may have stopped any expression in the middle ([`Expression::renew`]). The first state is neither used nor
 /// torn down any more, because an error ends the load. Rows are routed as before. Guarded; allocates in the current
 /// memory context.
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
     // SAFETY: the state is valid, and so is its condition.
-    let (instrument, condition) = unsafe { ((*executor.estate).es_instrument, expression::anew(executor.condition)) };
+    let (instrument, mut condition) =
+        unsafe { ((*executor.estate).es_instrument, Expression::from_raw(executor.condition)) };
+    condition.iter_mut().for_each(Expression::renew);
+    let condition = condition.map_or(std::ptr::null_mut(), Expression::as_ptr);
     let again = make(executor.relation(), inserted, std::ptr::null_mut(), instrument, Some(executor));
     Executor { condition, ..again }
 }

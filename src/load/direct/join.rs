@@ -33,8 +33,10 @@ use crate::rows::column::Column;
 use crate::rows::row::RowArrays;
 use crate::rows::soft::OnError;
 use crate::server::compat;
+use crate::server::expression::Expression;
 use crate::server::sent::sent;
 use crate::server::slot::ExprContext;
+use crate::server::slot::Slot;
 use crate::server::unguarded::{self, Opaque};
 
 /// A plan that is ready to run.
@@ -102,7 +104,8 @@ impl Joined {
     pub fn projection(&self, columns: &[Column], on_error: OnError) -> Projection {
         let (scan, quals) = (self.leaf().scan(), self.leaf().columns().by_quals);
         // SAFETY: the state has begun.
-        unsafe { Projection::of_scan(scan.ss_ScanTupleSlot, scan.ps.qual, &quals, columns, on_error) }
+        let (slot, condition) = unsafe { (Slot::from_raw(scan.ss_ScanTupleSlot), Expression::from_raw(scan.ps.qual)) };
+        Projection::of_scan(slot, condition, &quals, columns, on_error)
     }
 
     /// The context in which fields are converted.

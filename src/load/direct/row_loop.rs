@@ -212,10 +212,9 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             }
             for default in &(*defaults).list {
                 if let Default::Expression { attribute, state, expands } = *default {
-                    let mut is_null = false;
-                    let value = unguarded::exec_eval_expr(state, econtext, &raw mut is_null);
-                    let value = if expands && !is_null { unguarded::read_only(value) } else { value };
-                    arrays.set(attribute, (!is_null).then_some(value));
+                    let value = state.value(econtext);
+                    let value = value.map(|value| if expands { unguarded::read_only(value) } else { value });
+                    arrays.set(attribute, value);
                 }
             }
             let mut row = slot;

@@ -99,7 +99,7 @@ fn set_up(load: &Load) -> Executor {
     executor::set_up(
         load.target.relation().or_raise(),
         &inserted_by(load),
-        load.program.where_clause.conditions.cast(),
+        load.program.where_clause.conditions.as_ptr().cast(),
         instrument,
     )
 }

@@ -237,13 +237,12 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
     let on_error = options.copy.on_error;
-    // SAFETY: the leader's nodes are about this table, opened with the rows, or about this input row.
-    let projection = nodes.map(|nodes| unsafe {
+    let projection = nodes.map(|nodes| {
         if let Some(foreign) = options.foreign() {
-            return Projection::new(nodes, foreign, rows.columns(), on_error, executor.memory().as_ptr());
+            return Projection::new(nodes, foreign, rows.columns(), on_error, executor.memory());
         }
         let inputs = source::input_descriptor(relation, &mapping);
-        Projection::over(nodes, inputs.as_ptr(), rows.columns(), on_error, executor.memory().as_ptr())
+        Projection::over(nodes, inputs, rows.columns(), on_error, executor.memory())
     });
     let of_scan = |join: &Join| join.joined().projection(rows.columns(), on_error);
     let projection = projection.or_else(|| join.as_ref().map(of_scan));

@@ -85,7 +85,7 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &mut LoadOptions, pr
         };
         let rewritten = c::pg_rewrite_query(query.as_ptr());
         // Views are expanded.
-        guarded(|| (*analysis).call = volatile::call_in(rewritten.cast()));
+        guarded(|| (*analysis).call = Node::from_raw(rewritten.cast()).and_then(volatile::call_in));
         let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
         pg_sys::error_context_stack = context.previous;
         guarded(|| (*analysis).end(NodeList::from_raw(plans), options, program));

@@ -96,7 +96,7 @@ fn names_whole_row(query: Node<'_, pg_sys::Query>, place: i32) -> bool {
     }
     let quals = query.jointree().and_then(|from| from.quals());
     let expressions = [query.targets().node(), quals, query.having()];
-    let attributes = |node: Node<'_>| node.attributes(place.cast_unsigned());
+    let attributes = |node: Node<'_>| node.attributes(place.cast_unsigned()).numbers();
     expressions.into_iter().flatten().flat_map(attributes).any(|attnum| attnum <= 0)
 }
 

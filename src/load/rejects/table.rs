@@ -12,8 +12,11 @@ use pgrx::{IntoDatum, PgSqlErrorCode as Code, pg_sys};
 use super::spool::{self, About, Spool};
 use super::{Complaint, Reject};
 use crate::error::{Error, Result};
-use crate::server::compat;
+use crate::server::lookup::{now, relation_named};
+use crate::server::memory_context::MemoryContext;
 use crate::server::own_table::Columns;
+use crate::server::relation::{OpenRelation, Relation};
+use crate::server::role::as_role;
 
 /// Most rows of one insertion.
 const BATCH: usize = 500;
@@ -65,46 +68,39 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
         return Ok(0);
     }
     let about = spool.about.clone();
-    // SAFETY: guarded calls on a table whose types are checked; an error ends the (sub)transaction, which puts the user
-    // back.
-    unsafe {
-        let relid = pg_sys::get_relname_relid(NAME.as_ptr(), about.schema);
-        if relid == pg_sys::InvalidOid {
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "table \"bulk_reject\" does not exist"));
-        }
-        let relation = pg_sys::table_open(relid, pg_sys::RowExclusiveLock.cast_signed());
-        let descriptor = (*relation).rd_att;
-        let has_type = |(i, &wanted): (usize, &pg_sys::Oid)| {
-            let column = &*compat::attribute(descriptor, i);
-            column.atttypid == wanted && !column.attisdropped
-        };
-        let fits = usize::try_from((*descriptor).natts) == Ok(COLUMNS) && TYPES.iter().enumerate().all(has_type);
-        if !fits || (*(*relation).rd_rel).relam != pg_sys::HEAP_TABLE_AM_OID {
-            let message = "table \"bulk_reject\" was changed after the extension was created";
-            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
-        }
-        let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        let local = pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed();
-        pg_sys::SetUserIdAndSecContext((*(*relation).rd_rel).relowner, context | local);
+    let relid = relation_named(NAME, about.schema);
+    if relid == pg_sys::InvalidOid {
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, "table \"bulk_reject\" does not exist"));
+    }
+    let table = OpenRelation::open(relid, pg_sys::RowExclusiveLock);
+    let relation = table.get();
+    let descriptor = relation.descriptor();
+    let fits = descriptor.len() == COLUMNS
+        && descriptor.attributes().zip(TYPES).all(|(column, wanted)| column.atttypid == wanted && !column.attisdropped);
+    if !fits || relation.access_method() != pg_sys::HEAP_TABLE_AM_OID {
+        let message = "table \"bulk_reject\" was changed after the extension was created";
+        return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    }
+    as_role(relation.owner(), || -> Result<()> {
         let mut writer = RejectInserter::new(relation)?;
-        let now = pg_sys::Datum::from(pg_sys::GetCurrentTimestamp());
+        let now = pg_sys::Datum::from(now());
         spool.for_each(|reject| {
             writer.add(&about, &reject, now);
             Ok(())
         })?;
         writer.finish();
-        pg_sys::SetUserIdAndSecContext(user, context);
-        pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
-        pg_sys::CommandCounterIncrement();
-    }
+        Ok(())
+    })?;
+    drop(table);
+    // SAFETY: a guarded call. Later commands must see the rows.
+    unsafe { pg_sys::CommandCounterIncrement() };
     spool.close();
     Ok(count)
 }
 
 /// Inserts rows.
-struct RejectInserter {
-    relation: pg_sys::Relation,
+struct RejectInserter<'a> {
+    relation: Relation<'a>,
     indexes: pg_sys::CatalogIndexState,
     slots: Vec<*mut pg_sys::TupleTableSlot>,
     /// Number of filled slots.
@@ -114,20 +110,13 @@ struct RejectInserter {
     memory: pg_sys::MemoryContext,
 }
 
-impl RejectInserter {
-    /// # Safety
-    /// An open relation that is locked. Guarded.
-    unsafe fn new(relation: pg_sys::Relation) -> Result<RejectInserter> {
-        // SAFETY: this function's contract covers the relation; guarded calls.
+impl<'a> RejectInserter<'a> {
+    /// Guarded.
+    fn new(relation: Relation<'a>) -> Result<RejectInserter<'a>> {
+        let memory = MemoryContext::current().child(c"pg_bulk rejects").as_ptr();
+        // SAFETY: guarded calls on a table that is open and locked.
         unsafe {
-            let memory = pg_sys::AllocSetContextCreateExtended(
-                pg_sys::CurrentMemoryContext,
-                c"pg_bulk rejects".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let indexes = pg_sys::CatalogOpenIndexes(relation);
+            let indexes = pg_sys::CatalogOpenIndexes(relation.as_ptr());
             // CatalogIndexInsert (indexing.c) evaluates no index expressions and predicates.
             let is_computed = |i| {
                 let info = *(*indexes).ri_IndexRelationInfo.add(i);
@@ -147,7 +136,7 @@ impl RejectInserter {
         // SAFETY: guarded calls; the slot has the relation's descriptor, and its number of columns.
         unsafe {
             if self.used == self.slots.len() {
-                let descriptor = (*self.relation).rd_att;
+                let descriptor = self.relation.descriptor().as_ptr();
                 self.slots.push(pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsHeapTuple));
             }
             let Some(&slot) = self.slots.get(self.used) else { return };
@@ -155,11 +144,12 @@ impl RejectInserter {
             let row = row(about, reject, now);
             let mut nulls = row.map(|value| value.is_none());
             let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-            let tuple = pg_sys::heap_form_tuple((*self.relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
+            let tuple =
+                pg_sys::heap_form_tuple(self.relation.descriptor().as_ptr(), values.as_mut_ptr(), nulls.as_mut_ptr());
             if (*tuple).t_len as usize > TOAST_TUPLE_THRESHOLD {
                 // A long row is inserted alone: heap_multi_insert stores a toasted copy, and its TID would not reach
                 // the indexes.
-                pg_sys::CatalogTupleInsertWithInfo(self.relation, tuple, self.indexes);
+                pg_sys::CatalogTupleInsertWithInfo(self.relation.as_ptr(), tuple, self.indexes);
                 pg_sys::heap_freetuple(tuple);
                 pg_sys::MemoryContextSwitchTo(old);
                 return;
@@ -182,7 +172,7 @@ impl RejectInserter {
             unsafe {
                 let old = pg_sys::MemoryContextSwitchTo(self.memory);
                 let slots = self.slots.as_mut_ptr();
-                pg_sys::CatalogTuplesMultiInsertWithInfo(self.relation, slots, count, self.indexes);
+                pg_sys::CatalogTuplesMultiInsertWithInfo(self.relation.as_ptr(), slots, count, self.indexes);
                 for &slot in self.slots.iter().take(self.used) {
                     pg_sys::ExecClearTuple(slot);
                 }

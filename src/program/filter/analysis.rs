@@ -10,19 +10,18 @@
 
 mod body;
 
-use std::ffi::CStr;
-
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::body::Body;
-use super::signature::{Signature, arguments, own_type};
-use super::{display_name, no_filter};
+use super::no_filter;
+use super::signature::{Signature, arguments};
 use crate::error::{Error, OrRaise, Result};
 use crate::program::assignment::{assign, complain};
-use crate::program::mapping;
-use crate::program::{Nodes, with_target};
-use crate::server::compat;
-use crate::server::server_text::from_server;
+use crate::program::{Nodes, mapping};
+use crate::server::lookup::{result_of, signature_of, type_name};
+use crate::server::node::make;
+use crate::server::node::{Node, NodeList};
+use crate::server::relation::{Relation, TupleDesc};
 use crate::server::unguarded::{self as c, guarded};
 
 /// A column of the function's row, and its target.
@@ -40,10 +39,10 @@ struct MappedColumn {
 
 /// The state of a filter's analysis.
 struct FilterAnalysis {
-    relation: pg_sys::Relation,
+    relation: Relation<'static>,
     /// The arguments.
-    descriptor: pg_sys::TupleDesc,
-    call: *mut pg_sys::FuncExpr,
+    descriptor: TupleDesc<'static>,
+    call: Node<'static, pg_sys::FuncExpr>,
     /// The result type; the base type if it is a domain.
     result_type: pg_sys::Oid,
     /// The number of its columns, and those that are not dropped.
@@ -52,200 +51,156 @@ struct FilterAnalysis {
     places: Vec<MappedColumn>,
     /// The body, if it can be inlined.
     body: Option<Body>,
-    /// The columns' expressions, if it was inlined; else the row.
-    columns: Vec<*mut pg_sys::Node>,
-    row: *mut pg_sys::Node,
-    quals: *mut pg_sys::List,
-    targets: *mut pg_sys::List,
+    /// The columns' expressions, if it was inlined; else the row. Dropped columns have none.
+    columns: Vec<Option<Node<'static>>>,
+    row: Option<Node<'static>>,
+    quals: NodeList<'static>,
+    targets: NodeList<'static, pg_sys::TargetEntry>,
 }
 
 /// Makes the projection for a table whose filter this function is.
 ///
 /// # Safety
-/// A plain frame; an open relation, and a function that can be a filter. The contents of `nodes` live in the current
-/// memory context.
-pub unsafe fn analyze(relation: pg_sys::Relation, function: pg_sys::Oid, nodes: *mut Nodes) {
-    // SAFETY: the caller's relation is open while `of` reads it, and `of` makes the analysis.
+/// A plain frame; a function that can be a filter. The nodes live in the current memory context, as long as the relation is
+/// open.
+pub unsafe fn analyze(relation: Relation<'_>, function: pg_sys::Oid) -> Nodes {
+    // SAFETY: the frame is plain; the relation is open as long as the analysis is used, and nothing else uses the latter.
     unsafe {
+        let relation = Relation::from_raw(relation.as_ptr());
         let analysis = guarded(|| FilterAnalysis::of(relation, function).or_raise());
-        complete(analysis);
-        *nodes = (*analysis).nodes();
-    }
-}
-
-/// Makes the expressions of the target's columns.
-///
-/// # Safety
-/// A plain frame; a valid analysis that nothing else uses.
-unsafe fn complete(analysis: *mut FilterAnalysis) {
-    // SAFETY: `analyze` has made the analysis, and uses nothing else of it meanwhile.
-    unsafe {
         let state = c::make_parsestate(std::ptr::null_mut());
-        c::assign_expr_collations(state, (*analysis).call.cast());
+        c::assign_expr_collations(state, (*analysis).call.node().as_ptr());
         body::inline(analysis);
-        let row = (*analysis).row;
-        if !row.is_null() {
-            (*analysis).row = c::eval_const_expressions(std::ptr::null_mut(), row);
-            body::explode(analysis);
+        if let Some(row) = (*analysis).row {
+            (*analysis).row = Node::from_raw(c::eval_const_expressions(std::ptr::null_mut(), row.as_ptr()));
+            guarded(|| (*analysis).explode());
         }
-        let quals = (*analysis).quals;
-        (*analysis).quals = c::eval_const_expressions(std::ptr::null_mut(), quals.cast()).cast();
+        let quals = c::eval_const_expressions(std::ptr::null_mut(), (*analysis).quals.as_ptr().cast());
+        (*analysis).quals = NodeList::from_raw(quals.cast());
         for at in 0..(*analysis).places.len() {
             let place = *(*analysis).places.as_ptr().add(at);
             let node = guarded(|| (*analysis).value(&place));
             // To the declared type (coerce_fn_result_column, functions.c), then as transformAssignedExpr
             // (parse_target.c).
-            let made = assign(state, node, place.type_oid, place.typmod);
+            let made = assign(state, node.as_ptr(), place.type_oid, place.typmod);
             if made.is_null() {
-                guarded(|| (*analysis).complain_of_body(node, &place));
+                guarded::<()>(|| (*analysis).complain_of_body(node, &place));
             }
-            let form = (*analysis).target(&place);
-            let assigned = assign(state, made, (*form).atttypid, (*form).atttypmod);
+            let Some(form) = (*analysis).target(&place) else { continue };
+            let assigned = assign(state, made, form.atttypid, form.atttypmod);
             if assigned.is_null() {
-                complain(made, form);
+                guarded::<()>(|| complain(Node::from_raw(made).unwrap_or(node), form));
             }
             c::assign_expr_collations(state, assigned);
-            let node = c::eval_const_expressions(std::ptr::null_mut(), assigned);
-            guarded(|| (*analysis).targets = with_target((*analysis).targets, node.cast(), place.to));
+            let value = Node::from_raw(c::eval_const_expressions(std::ptr::null_mut(), assigned)).unwrap_or(node);
+            guarded(|| (*analysis).targets.push(make::target(value, place.to, None)));
         }
+        Nodes { targets: (*analysis).targets, quals: (*analysis).quals, row: (*analysis).row, filters: true }
     }
 }
 
 impl FilterAnalysis {
     /// Analyzes the call of a function. The result lives as long as the current memory context. Guarded.
-    fn of(relation: pg_sys::Relation, function: pg_sys::Oid) -> Result<*mut FilterAnalysis> {
-        // SAFETY: guarded calls on an open relation; the descriptor is the arguments'.
-        unsafe {
-            let descriptor = Signature::of(function, own_type(relation))?.descriptor();
-            let mut result_type = pg_sys::InvalidOid;
-            let mut result: pg_sys::TupleDesc = std::ptr::null_mut();
-            let class = pg_sys::get_func_result_type(function, &raw mut result_type, &raw mut result);
-            let call = pg_sys::makeFuncExpr(
-                function,
-                pg_sys::get_func_rettype(function),
-                arguments(descriptor),
-                pg_sys::InvalidOid,
-                pg_sys::InvalidOid,
-                pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
-            );
-            let is_row = !result.is_null() || class == pg_sys::TypeFuncClass::TYPEFUNC_RECORD;
-            if !is_row {
-                let name = from_server(CStr::from_ptr(pg_sys::format_type_be((*call).funcresulttype)));
-                return Err(no_filter(function, &format!("It returns {name}, which is not a row type.")));
-            }
-            let is_domain = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE_DOMAIN;
-            if is_domain {
-                result_type = pg_sys::getBaseType(result_type);
-            }
-            let places = places(relation, function, result, result_type)?;
-            let live = if result.is_null() { (0..places.len()).collect() } else { live(result) };
-            let width = if result.is_null() { places.len() } else { usize::try_from((*result).natts).unwrap_or(0) };
-            let analysis = FilterAnalysis {
-                relation,
-                descriptor,
-                call,
-                result_type,
-                width,
-                live,
-                places,
-                // A domain's constraints apply to the whole row.
-                body: if result.is_null() || is_domain { None } else { Body::of(function) },
-                columns: Vec::new(),
-                row: call.cast(),
-                quals: std::ptr::null_mut(),
-                targets: std::ptr::null_mut(),
-            };
-            Ok(pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis))
+    fn of(relation: Relation<'static>, function: pg_sys::Oid) -> Result<*mut FilterAnalysis> {
+        let descriptor = Signature::of(function, relation.row_type())?.descriptor();
+        let (class, mut result_type, result) = result_of(function);
+        let call = make::call(function, arguments(descriptor));
+        if result.is_none() && class != pg_sys::TypeFuncClass::TYPEFUNC_RECORD {
+            let name = type_name(call.funcresulttype);
+            return Err(no_filter(function, &format!("It returns {name}, which is not a row type.")));
         }
-    }
-
-    /// The nodes of a complete analysis. Raises nothing.
-    fn nodes(&self) -> Nodes {
-        Nodes { targets: self.targets, quals: self.quals, row: self.row, filters: true }
+        let is_domain = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE_DOMAIN;
+        if is_domain {
+            // SAFETY: a guarded catalog lookup.
+            result_type = unsafe { pg_sys::getBaseType(result_type) };
+        }
+        let places = places(relation, function, result, result_type)?;
+        let analysis = FilterAnalysis {
+            relation,
+            descriptor,
+            call,
+            result_type,
+            width: result.map_or(places.len(), TupleDesc::len),
+            live: result.map_or_else(|| (0..places.len()).collect(), live),
+            places,
+            // A domain's constraints apply to the whole row.
+            body: if result.is_none() || is_domain { None } else { Body::of(function) },
+            columns: Vec::new(),
+            row: Some(call.node()),
+            quals: NodeList::EMPTY,
+            targets: NodeList::EMPTY,
+        };
+        Ok(pgrx::memcxt::PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis))
     }
 
     /// The value of a column: the body's expression, or the column of the row. Guarded.
-    fn value(&self, place: &MappedColumn) -> *mut pg_sys::Node {
-        if let Some(&node) = self.columns.get(place.from) {
-            return node;
-        }
-        let number = i16::try_from(place.from + 1).unwrap_or(i16::MAX);
-        let (varno, type_oid) = (pg_sys::OUTER_VAR as _, place.type_oid);
-        // SAFETY: a guarded call.
-        unsafe { pg_sys::makeVar(varno, number, type_oid, place.typmod, place.collation, 0) }.cast()
+    fn value(&self, place: &MappedColumn) -> Node<'static> {
+        self.columns.get(place.from).copied().flatten().unwrap_or_else(|| {
+            let number = i16::try_from(place.from + 1).unwrap_or(i16::MAX);
+            make::variable(pg_sys::OUTER_VAR as _, number, (place.type_oid, place.typmod, place.collation)).node()
+        })
     }
 
-    /// The target's column. It lives as long as the relation is open. Raises nothing.
-    fn target(&self, place: &MappedColumn) -> *const pg_sys::FormData_pg_attribute {
-        // SAFETY: an analysis has an open relation, in which `places` has found the attributes.
-        unsafe { compat::attribute((*self.relation).rd_att, usize::try_from(place.to - 1).unwrap_or(0)) }
+    /// The target's column. Raises nothing.
+    fn target(&self, place: &MappedColumn) -> Option<&'static pg_sys::FormData_pg_attribute> {
+        self.relation.descriptor().attribute(usize::try_from(place.to - 1).ok()?)
+    }
+
+    /// Takes the columns of a row constructor.
+    fn explode(&mut self) {
+        let Some(row) = self.row.and_then(Node::as_a::<pg_sys::RowExpr>) else { return };
+        if row.args().len() == self.width {
+            self.columns = row.args().iter().map(Some).collect();
+            self.row = None;
+        }
     }
 
     /// Raises the error that the body no longer returns the declared type. Guarded.
-    ///
-    /// # Safety
-    /// The value of this column.
-    unsafe fn complain_of_body(&self, node: *mut pg_sys::Node, place: &MappedColumn) {
-        // SAFETY: this function's contract covers the node; guarded calls, and strings that they return.
-        unsafe {
-            let kind = |oid| from_server(CStr::from_ptr(pg_sys::format_type_be(oid)));
-            let declared = kind((*self.call).funcresulttype);
-            let (given, wanted, number) = (kind(pg_sys::exprType(node)), kind(place.type_oid), place.from + 1);
-            let message = format!("return type mismatch in function declared to return {declared}");
-            let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
-            Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise();
-        }
+    fn complain_of_body(&self, node: Node<'_>, place: &MappedColumn) -> ! {
+        let declared = type_name(self.call.funcresulttype);
+        let (given, wanted, number) = (type_name(node.type_oid()), type_name(place.type_oid), place.from + 1);
+        let message = format!("return type mismatch in function declared to return {declared}");
+        let detail = format!("Final statement returns {given} instead of {wanted} at column {number}.");
+        Error::new(Code::ERRCODE_INVALID_FUNCTION_DEFINITION, message).detail(detail).raise()
     }
 }
 
 /// Maps the columns of the function's row to the relation's. Without a descriptor, the row must have the relation's.
 /// Guarded.
 fn places(
-    relation: pg_sys::Relation,
+    relation: Relation<'_>,
     function: pg_sys::Oid,
-    result: pg_sys::TupleDesc,
+    result: Option<TupleDesc<'_>>,
     result_type: pg_sys::Oid,
 ) -> Result<Vec<MappedColumn>> {
-    // SAFETY: an open relation, and a valid descriptor or null; attributes below natts exist.
-    unsafe {
-        let own = (*relation).rd_att;
-        let place = |from: usize, descriptor: pg_sys::TupleDesc, attribute: usize, to: i16| {
-            let form = &*compat::attribute(descriptor, attribute);
-            let (type_oid, typmod, collation) = (form.atttypid, form.atttypmod, form.attcollation);
-            MappedColumn { from, type_oid, typmod, collation, to }
+    let place = |from: usize, descriptor: TupleDesc<'_>, attribute: usize, to: i16| {
+        let form = descriptor.attribute(attribute)?;
+        let (type_oid, typmod, collation) = (form.atttypid, form.atttypmod, form.attcollation);
+        Some(MappedColumn { from, type_oid, typmod, collation, to })
+    };
+    let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
+    let targets: Vec<i16> = mapping::attributes(relation).map(|(attnum, _)| attnum).collect();
+    let Some(result) = result else {
+        let own = |(from, &to): (usize, &i16)| {
+            Some(MappedColumn { typmod: -1, ..place(from, relation.descriptor(), index(to), to)? })
         };
-        let index = |attnum: i16| usize::try_from(attnum - 1).unwrap_or(0);
-        let targets: Vec<i16> = mapping::attributes(relation).map(|(attnum, _)| attnum).collect();
-        if result.is_null() {
-            let places = targets
-                .iter()
-                .enumerate()
-                .map(|(from, &to)| MappedColumn { typmod: -1, ..place(from, own, index(to), to) });
-            return Ok(places.collect());
-        }
-        if result_type == (*(*relation).rd_rel).reltype {
-            return Ok(targets.iter().map(|&to| place(index(to), result, index(to), to)).collect());
-        }
-        let given = live(result);
-        if given.len() != targets.len() {
-            let (given, taken) = (given.len(), targets.len());
-            let table = from_server(CStr::from_ptr((*(*relation).rd_rel).relname.data.as_ptr()));
-            let message = format!("function {} cannot be a filter for \"{table}\"", display_name(function));
-            let detail = format!("It returns {given} columns, and the relation takes {taken}.");
-            return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message).detail(detail));
-        }
-        Ok(given.into_iter().zip(targets).map(|(from, to)| place(from, result, from, to)).collect())
+        return Ok(targets.iter().enumerate().filter_map(own).collect());
+    };
+    if result_type == relation.row_type() {
+        return Ok(targets.iter().filter_map(|&to| place(index(to), result, index(to), to)).collect());
     }
+    let given = live(result);
+    if given.len() != targets.len() {
+        let (given, taken) = (given.len(), targets.len());
+        let table = relation.name_text();
+        let message = format!("function {} cannot be a filter for \"{table}\"", signature_of(function));
+        let detail = format!("It returns {given} columns, and the relation takes {taken}.");
+        return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message).detail(detail));
+    }
+    Ok(given.into_iter().zip(targets).filter_map(|(from, to)| place(from, result, from, to)).collect())
 }
 
-/// The attributes of a descriptor that are not dropped.
-///
-/// # Safety
-/// A valid descriptor.
-unsafe fn live(descriptor: pg_sys::TupleDesc) -> Vec<usize> {
-    // SAFETY: this function's contract covers the argument; attributes below natts exist.
-    unsafe {
-        let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-        (0..natts).filter(|&i| !(*compat::attribute(descriptor, i)).attisdropped).collect()
-    }
+/// The positions of the attributes that are not dropped.
+fn live(descriptor: TupleDesc<'_>) -> Vec<usize> {
+    descriptor.live().filter_map(|form| usize::try_from(form.attnum - 1).ok()).collect()
 }

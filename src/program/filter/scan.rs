@@ -16,18 +16,18 @@ use std::ffi::CStr;
 use pg_bulk_types::convert::Session;
 use pgrx::pg_sys;
 
-use super::signature::{Signature, own_type};
+use super::signature::Signature;
 use super::{analyze, check, resolve};
 use crate::error::Result;
-use crate::program::Nodes;
 use crate::program::projection::{Made, Projection, filter};
 use crate::rows::column::Column;
 use crate::rows::hazard::Hazards;
 use crate::rows::row::RowArrays;
 use crate::rows::soft::OnError;
-use crate::server::compat;
+use crate::server::lookup::result_of;
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
-use crate::server::relation::Relation;
+use crate::server::relation::{OpenRelation, Relation, TupleDesc};
 use crate::server::role::as_role;
 use crate::server::unguarded as c;
 
@@ -64,52 +64,27 @@ fn is_temporary(function: pg_sys::Oid) -> bool {
 
 /// The columns of the file: the arguments. Guarded; allocates in the current memory context.
 pub fn columns_of(function: pg_sys::Oid, relation: Relation<'_>, session: &Session) -> Result<Vec<Column>> {
-    // SAFETY: an open relation.
-    let signature = Signature::of(function, unsafe { own_type(relation.as_ptr()) })?;
+    let signature = Signature::of(function, relation.row_type())?;
     Ok(signature.columns(&signature.names, session))
 }
 
 /// May a worker call it, make its arguments by input or receive functions, and use its result as the table's row?
 /// Guarded.
 pub fn is_parallel_safe(function: pg_sys::Oid, relid: pg_sys::Oid, receives: bool) -> Result<bool> {
-    // SAFETY: a guarded catalog lookup.
-    let own = unsafe { pg_sys::get_rel_type_id(relid) };
-    let Signature { types, defaults, .. } = Signature::of(function, own)?;
+    let relation = OpenRelation::locked(relid);
+    let relation = relation.get();
+    let Signature { types, defaults, .. } = Signature::of(function, relation.row_type())?;
     let hazards = Hazards::new();
-    // SAFETY: a function, and expressions of the catalog; a relation that is locked.
-    let is_safe = unsafe {
-        hazards.function_is_safe(function)
-            && defaults.iter().all(|&node| hazards.is_safe(node))
-            && returns_rows_of(function, relid)
-    };
-    Ok(is_safe && types.into_iter().all(|type_oid| hazards.type_is_safe(type_oid, receives)))
+    Ok(hazards.function_is_safe(function)
+        && defaults.iter().all(|node| hazards.is_safe(node))
+        && returns_rows_of(function, relation)
+        && types.into_iter().all(|type_oid| hazards.type_is_safe(type_oid, receives)))
 }
 
 /// Does its row have the types of the relation's columns? Otherwise casts run, which may be any function. Guarded.
-///
-/// # Safety
-/// A relation that is locked.
-unsafe fn returns_rows_of(function: pg_sys::Oid, relid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups; descriptors have as many attributes as they say.
-    unsafe {
-        let mut row: pg_sys::TupleDesc = std::ptr::null_mut();
-        pg_sys::get_func_result_type(function, std::ptr::null_mut(), &raw mut row);
-        if row.is_null() {
-            return false;
-        }
-        let types = |descriptor: pg_sys::TupleDesc| {
-            let natts = usize::try_from((*descriptor).natts).unwrap_or(0);
-            (0..natts)
-                .map(|i| &*compat::attribute(descriptor, i))
-                .filter(|form| !form.attisdropped)
-                .map(|form| form.atttypid)
-                .collect::<Vec<_>>()
-        };
-        let relation = pg_sys::RelationIdGetRelation(relid);
-        let are_same = types(row) == types((*relation).rd_att);
-        pg_sys::RelationClose(relation);
-        are_same
-    }
+fn returns_rows_of(function: pg_sys::Oid, relation: Relation<'_>) -> bool {
+    let types = |descriptor: TupleDesc<'_>| descriptor.live().map(|form| form.atttypid).collect::<Vec<_>>();
+    result_of(function).2.is_some_and(|row| types(row) == types(relation.descriptor()))
 }
 
 /// A filter that is ready to run.
@@ -128,22 +103,18 @@ impl RowFilter {
         on_error: OnError,
         estate: Node<'_, pg_sys::EState>,
     ) -> Result<RowFilter> {
-        let memory = estate.es_query_cxt;
-        // SAFETY: guarded calls with the memory of a query that is executed, and with an open relation.
-        unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(memory);
-            // Initializing expressions checks EXECUTE. The search path is the session's, which the function's body may
-            // use.
-            check(function)?;
-            let mut nodes = Nodes::NONE;
-            let into = &raw mut nodes;
-            c::guard(|| analyze(relation.as_ptr(), function, into));
-            let descriptor = super::descriptor(function, relation.as_ptr())?;
-            let projection = Projection::over(nodes, descriptor, &[], on_error, memory);
-            let econtext = pg_sys::CreateExprContext(estate.as_ptr());
-            pg_sys::MemoryContextSwitchTo(old);
-            Ok(RowFilter { projection, econtext })
-        }
+        // SAFETY: a query that is executed has this memory.
+        let memory = unsafe { MemoryContext::of_query(estate.as_ptr()) };
+        let within = memory.enter();
+        // Initializing expressions checks EXECUTE. The search path is the session's, which the function's body may use.
+        check(function)?;
+        // SAFETY: the closure owns nothing.
+        let nodes = unsafe { c::guard(|| analyze(relation, function)) };
+        let projection = Projection::over(nodes, super::descriptor(function, relation)?, &[], on_error, memory);
+        // SAFETY: a guarded call with an executor state.
+        let econtext = unsafe { pg_sys::CreateExprContext(estate.as_ptr()) };
+        drop(within);
+        Ok(RowFilter { projection, econtext })
     }
 
     /// The arrays for the arguments.
@@ -157,13 +128,13 @@ impl RowFilter {
 /// # Safety
 /// A plain frame; a valid filter that nothing else uses, and arrays of the table's row.
 pub unsafe fn make(this: *const RowFilter, arrays: RowArrays) -> Made {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor.
+    // SAFETY: the frame is plain; nothing here has a destructor.
     unsafe {
         let econtext = (*this).econtext;
         let memory = pg_sys::CurrentMemoryContext;
         c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
         pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
-        let made = filter(&raw const (*this).projection, econtext, arrays);
+        let made = filter(&raw const (*this).projection, econtext, arrays, false);
         pg_sys::CurrentMemoryContext = memory;
         made
     }

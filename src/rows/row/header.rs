@@ -206,7 +206,7 @@ impl Rows {
         }
         for mut column in left.into_iter().flatten().filter(|column| !column.ignored) {
             if column.taken == Taken::Field {
-                column.taken = if column.default.is_null() { Taken::Null } else { Taken::Default };
+                column.taken = if column.default.is_none() { Taken::Null } else { Taken::Default };
             }
             columns.push(column);
         }

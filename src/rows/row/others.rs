@@ -23,7 +23,7 @@ impl Rows {
         }
         let fields = self.layout.fields;
         for &i in wanted.iter().take_while(|&&i| i < fields) {
-            let has_default = self.layout.columns.get(i).is_some_and(|column| !column.default.is_null());
+            let has_default = self.layout.columns.get(i).is_some_and(|column| column.default.is_some());
             if has_default && self.layout.short_rows != ShortRows::Null {
                 self.values.queue.push(Queued { column: i, what: What::Default });
             } else {
@@ -51,7 +51,7 @@ impl Rows {
                 Taken::Part => {
                     let line = self.stream.reader.raw_line().unwrap_or_default();
                     let given = self.layout.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
-                    if given == Given::Missing && !column.default.is_null() {
+                    if given == Given::Missing && column.default.is_some() {
                         self.values.queue.push(Queued { column: i, what: What::Default });
                         continue;
                     }

@@ -79,7 +79,11 @@ impl Rows {
                 (*this).context.attention = Attention { column: (*column).name.as_ptr(), value: shown };
                 let mut is_null = matches!(queued.what, What::Null);
                 let datum = match queued.what {
-                    What::Default => unguarded::exec_eval_expr((*column).default, econtext, &raw mut is_null),
+                    What::Default => {
+                        let value = (*column).default.and_then(|default| default.value(econtext));
+                        is_null = value.is_none();
+                        value.unwrap_or(pg_sys::Datum::from(0usize))
+                    }
                     What::Refused(_) => refuse(column, shown),
                     What::Field(_, len) => received::call(column, string, len),
                     _ if (*column).input.is_receive => received::call(column, string, 0),

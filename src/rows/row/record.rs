@@ -31,10 +31,15 @@ impl Rows {
                 Advance::Record if self.layout.parts.is_some() && self.is_no_record() => (),
                 Advance::Record => return Ok(true),
                 Advance::Header => self.take_header()?,
-                Advance::End => match self.stream.next_file() {
-                    Some(next) => self.switch_to_file(next)?,
-                    None => return Ok(false),
-                },
+                Advance::End => {
+                    if self.stream.reader.ended_early() {
+                        self.remark(Remark::EndMarker, 1);
+                    }
+                    match self.stream.next_file() {
+                        Some(next) => self.switch_to_file(next)?,
+                        None => return Ok(false),
+                    }
+                }
             }
         }
     }
@@ -143,7 +148,7 @@ impl Rows {
         };
         let trim = column.refinement.as_ref().map(|refinement| refinement.trim);
         let value = || trim.map_or_else(|| record.value(field), |trim| record.trimmed(field, trim));
-        if column.default.is_null() && !column.ignored && value() == Value::Default {
+        if column.default.is_none() && !column.ignored && value() == Value::Default {
             return Err(copy_errors::unexpected_default(&column.display_name()));
         }
         Ok(())

@@ -39,6 +39,9 @@ pub struct RuledOut {
 /// The types whose values have a date.
 const DATES: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz];
 
+/// The types whose values are strings in JSON.
+const STRINGS: &[Type] = &[Type::Date, Type::Timestamp, Type::Timestamptz, Type::Time, Type::Uuid];
+
 /// The values of a column that were read so far.
 #[derive(Debug, Clone)]
 pub struct Evidence {
@@ -192,6 +195,20 @@ impl Evidence {
 
     pub fn take_empty_quotes(&mut self) {
         self.empty_quotes = true;
+    }
+
+    /// Add a string of JSON: digits in quotes are no number. Guarded.
+    pub fn take_string(
+        &mut self,
+        validator: &mut Validator,
+        value: &[u8],
+        file: usize,
+        place: impl Fn() -> ValuePosition,
+    ) -> Result<()> {
+        if !is_null_word(value) {
+            (self.left, self.styles) = (self.left.and(Types::of(STRINGS)), StyleSet::NONE);
+        }
+        self.take(validator, value, file, place)
     }
 
     /// Add a value that is not NULL. Guarded.

@@ -232,20 +232,16 @@ impl Feed {
         Ok(true)
     }
 
+    /// Whether the data have ended at an end marker, and text is behind it.
+    pub fn ended_early(&mut self, reader: &Reader) -> Result<bool> {
+        Ok(reader.ended_early() || self.given < self.ready.len() || self.fetch()? || self.spent)
+    }
+
     /// Read `len` bytes at another position of the file. The position of the feed is lost.
     pub fn sample_at(&mut self, offset: u64, len: usize) -> Result<Vec<u8>> {
         pgrx::check_for_interrupts!();
         self.source.seek(offset)?;
-        let (mut bytes, mut n) = (vec![0; len], 0);
-        while let Some(space) = bytes.get_mut(n..)
-            && !space.is_empty()
-        {
-            match self.source.read(space)? {
-                0 => break,
-                more => n += more,
-            }
-        }
-        bytes.truncate(n);
+        let bytes = self.source.start(len)?;
         if !bytes.is_ascii() {
             self.has_others = true;
             if !self.is_known {

@@ -6,6 +6,7 @@
 use std::ffi::CString;
 
 use pg_bulk_text::dialect::{Format, LineEnd};
+use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::sniff::header::names;
 use pg_bulk_text::sniff::style::Style;
 
@@ -42,10 +43,10 @@ impl Sniffer {
             self.columns.iter_mut().for_each(|column| column.doubt_points(styles));
         }
         // If most records are longer, a cut would lose their values, so that columns are added.
-        let widens = self.ragged.long_rows.is_none()
-            && self.ragged.short_rows != Some(ShortRows::Error)
+        let widens = self.given.ragged.long_rows.is_none()
+            && self.given.ragged.short_rows != Some(ShortRows::Error)
             && self.trial.long.count * 2 > self.records;
-        let cuts = self.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
+        let cuts = self.given.ragged.long_rows.map_or(!widens, |long| long == LongRows::Cut);
         if widens {
             self.width = self.width.max(self.columns.len());
         } else {
@@ -62,8 +63,21 @@ impl Sniffer {
             }
             Ok(())
         };
-        propose("format", if d.format == Format::Text { b"text".to_vec() } else { b"csv".to_vec() })?;
-        propose("delimiter", d.separator.bytes().to_vec())?;
+        let format = match d.format {
+            Format::Text => "text",
+            Format::Lines => "json",
+            _ => "csv",
+        };
+        propose("format", format.as_bytes().to_vec())?;
+        if !d.is_lines() {
+            propose("delimiter", d.separator.bytes().to_vec())?;
+            let header = match known.header_lines {
+                0 => "false".to_owned(),
+                1 => "true".to_owned(),
+                lines => lines.to_string(),
+            };
+            propose("header", header.into_bytes())?;
+        }
         if d.trailing {
             propose("trailing_delimiter", b"true".to_vec())?;
         }
@@ -85,7 +99,7 @@ impl Sniffer {
         if d.lenient_quotes {
             propose("lenient_quotes", b"true".to_vec())?;
         }
-        if known.trim {
+        if known.trim == Trim::Both && request.bytes_of("trim").is_none() {
             propose("trim", b"both".to_vec())?;
             trims = true;
         }
@@ -98,12 +112,6 @@ impl Sniffer {
         if d.is_csv() && d.escape != d.quote {
             propose("escape", vec![d.escape])?;
         }
-        let header = match known.header_lines {
-            0 => "false".to_owned(),
-            1 => "true".to_owned(),
-            lines => lines.to_string(),
-        };
-        propose("header", header.into_bytes())?;
         if self.trial.blank.count > 0 {
             propose("skip_blank_lines", b"true".to_vec())?;
         }
@@ -120,13 +128,19 @@ impl Sniffer {
         options.sort_by_key(|(name, _)| place(name));
         // COPY's own check that the options can be combined.
         draft.finish()?;
-        let names = names(known.names.as_deref(), self.columns.len(), LONGEST, clip);
-        let columns: Vec<_> =
-            names.into_iter().zip(self.columns).map(|(name, evidence)| SniffedColumn { name, evidence }).collect();
+        let mut keys = self.keys.map(|keys| keys.names.into_iter().map(Some).collect::<Vec<_>>());
+        let names = names(keys.as_deref().or(known.names.as_deref()), self.columns.len(), LONGEST, clip);
+        let mut key = |at: usize, name: &[u8]| keys.as_mut()?.get_mut(at)?.take().filter(|key| key != name);
+        let column = |(at, (name, evidence)): (usize, (Vec<u8>, Evidence))| SniffedColumn {
+            key: key(at, &name),
+            name,
+            evidence,
+        };
+        let columns: Vec<_> = names.into_iter().zip(self.columns).enumerate().map(column).collect();
         if trims {
             self.notes.push("blanks around fields are removed (trim)".to_owned());
         }
-        if d.format == Format::Unquoted {
+        if d.format == Format::Unquoted && request.bytes_of("quote").is_none() {
             self.notes.push("fields have no quotes: a quote is data".to_owned());
         }
         for column in columns.iter().filter(|column| column.evidence.wants_force_null()) {
@@ -154,7 +168,7 @@ impl Sniffer {
             self.notes.push(format!("lines have {width} fields, but tables can have at most {most} columns"));
         }
         let fails = "a load fails there, or rejects them with on_error = table";
-        let short = self.ragged.short_rows.unwrap_or(ShortRows::Null);
+        let short = self.given.ragged.short_rows.unwrap_or(ShortRows::Null);
         let filled = match short {
             ShortRows::Error => fails,
             ShortRows::Null => "missing fields are NULL (short_rows)",
@@ -172,6 +186,7 @@ impl Sniffer {
             (&trial.long, surplus, !cuts && !widens),
             (&trial.unreadable, fails, true),
             (&trial.invalid, fails, true),
+            (&trial.marker, "a load does not read the lines behind it, as COPY does not", false),
             (&trial.spanning, "none of the first lines has: a quote may be data (quote)", false),
         ];
         self.notes.extend(kinds.iter().filter_map(|(kind, consequence, _)| kind.note(&files, consequence)));

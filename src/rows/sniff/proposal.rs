@@ -110,17 +110,18 @@ impl SniffedColumn {
 
     /// The options of the column that say how its values are written.
     pub fn written_options(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let mut options: Vec<_> = self.key.iter().map(|key| ("key", key.clone())).collect();
         match self.evidence.style() {
             Some(Style::Number(decimal, thousands)) => {
-                let mut options = vec![("decimal", vec![decimal])];
+                options.push(("decimal", vec![decimal]));
                 if !thousands.is_empty() {
                     options.push(("thousands", thousands.as_bytes().to_vec()));
                 }
-                options
             }
-            Some(Style::Moment(_, template)) => vec![("date_format", template.as_bytes().to_vec())],
-            None => Vec::new(),
+            Some(Style::Moment(_, template)) => options.push(("date_format", template.as_bytes().to_vec())),
+            None => (),
         }
+        options
     }
 
     /// Notes about values that are not read as they are written.

@@ -21,6 +21,8 @@ pub(super) struct Trial {
     pub(super) unreadable: Rejects,
     /// Records with invalid bytes.
     pub(super) invalid: Rejects,
+    /// End markers with text behind them.
+    pub(super) marker: Rejects,
     /// Records with line ends in quotes, if those from which the dialect was found had none.
     pub(super) spanning: Rejects,
     /// One of those from which the dialect was found has line ends in quotes.

@@ -3,6 +3,7 @@
 //! Of a larger file, part of the budget is for positions in its middle. The tricky point is the beginning of a record
 //! there: if it is not certain, the position is skipped, and a note says so.
 
+use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::reader::{ReadError, Reader, Value as Field};
 use pg_bulk_text::sniff::dialect::detect;
@@ -21,7 +22,7 @@ use crate::server::copy_errors::read_error;
 use crate::server::option_value::HeaderOption;
 
 /// The most columns of a table.
-const MOST_COLUMNS: usize = pg_sys::MaxHeapAttributeNumber as usize;
+pub(super) const MOST_COLUMNS: usize = pg_sys::MaxHeapAttributeNumber as usize;
 /// Bytes that determine the dialect.
 const FIRST: usize = 256 * 1024;
 /// Number of samples from the middle of a file, and bytes of each.
@@ -31,7 +32,12 @@ const PIECE: u64 = 128 * 1024;
 impl Sniffer {
     pub(super) fn take_file(&mut self, feed: &mut Feed, file: usize, budget: u64) -> Result<()> {
         let middle = feed.source().size().filter(|&size| {
-            budget != u64::MAX && !self.several && feed.has_offsets() && size > budget && budget > 2 * PLACES * PIECE
+            budget != u64::MAX
+                && !self.several
+                && self.keys.is_none()
+                && feed.has_offsets()
+                && size > budget
+                && budget > 2 * PLACES * PIECE
         });
         // The budget of the middle is not spent on the start.
         let known = match self.known.clone() {
@@ -78,7 +84,13 @@ impl Sniffer {
                         break;
                     }
                 }
-                FeedStep::End => break,
+                FeedStep::End => {
+                    if feed.ended_early(&reader)? {
+                        let reason = || "ends the data: it is \\.".to_owned();
+                        self.trial.marker.add(file, || ValuePosition::Line(reader.line_number()), reason);
+                    }
+                    break;
+                }
                 FeedStep::Enough => {
                     self.complete = false;
                     break;
@@ -126,16 +138,22 @@ impl Sniffer {
         if sample.is_empty() {
             return Ok(None);
         }
-        let found = detect(&sample, whole, &self.given);
+        if self.keys.is_some() {
+            let dialect = Dialect::json();
+            let known = FileFindings { dialect, header_lines: 0, has_names: false, trim: Trim::None, names: None };
+            self.known = Some(known.clone());
+            return Ok(Some(known));
+        }
+        let found = detect(&sample, whole, &self.given.options);
         let (comments, line) = found.comments;
-        if self.given.comment.is_none() && comments > 0 {
+        if self.given.options.comment.is_none() && comments > 0 {
             let mark = String::from_utf8_lossy(&found.dialect.comment);
             self.notes.push(format!(
                 "line {line} begins with \"{mark}\" (such lines: {comments}); they are not read (comment)"
             ));
         }
         let strays = || found.odd.iter().filter(|odd| odd.oddity == Oddity::StrayQuote);
-        if self.given.lenient_quotes.is_none()
+        if self.given.options.lenient_quotes.is_none()
             && found.dialect.lenient_quotes
             && let Some(first) = strays().next()
         {
@@ -144,7 +162,7 @@ impl Sniffer {
                 "line {line} has a quote within a field (such lines: {count}); it is kept (lenient_quotes)"
             ));
         }
-        let (header_lines, has_names, names) = match self.header_option {
+        let (header_lines, has_names, names) = match self.given.header {
             Some(HeaderOption::Lines(lines)) => (lines, lines > 0, None),
             Some(HeaderOption::Match) => (1, true, None),
             None => {
@@ -212,6 +230,9 @@ impl Sniffer {
         if self.records.is_multiple_of(1024) {
             pgrx::check_for_interrupts!();
         }
+        if self.keys.is_some() {
+            return self.take_object(reader, file);
+        }
         let fields = reader.fields();
         if self.columns.is_empty() {
             self.columns.resize_with(fields.min(MOST_COLUMNS), Evidence::default);
@@ -219,7 +240,7 @@ impl Sniffer {
         }
         let place = || place(reader, offset);
         if fields != self.width {
-            let (width, ragged) = (self.width, self.ragged);
+            let (width, ragged) = (self.width, self.given.ragged);
             let reason = || format!("has {fields} fields instead of {width}");
             let is_row = if fields > width {
                 self.trial.long.add(file, place, reason);
@@ -255,8 +276,7 @@ impl Sniffer {
         let can_force = is_csv && reader.dialect().null.is_empty();
         let mut unescaped = Vec::new();
         let record = reader.record();
-        let is_trimmed = self.known.as_ref().is_some_and(|known| known.trim);
-        let trim = if is_trimmed { Trim::Both } else { Trim::None };
+        let trim = self.known.as_ref().map_or(Trim::None, |known| known.trim);
         for field in 0..fields.min(self.columns.len()) {
             let column = order.get(field).copied().unwrap_or(field);
             let Some(evidence) = self.columns.get_mut(column) else { continue };
@@ -337,7 +357,7 @@ fn order_of(first: &[Option<Vec<u8>>], names: &[Option<Vec<u8>>]) -> Vec<usize> 
 }
 
 /// The position of the reader's record, by its offset if lines are not counted.
-fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
+pub(super) fn place(reader: &Reader, offset: Option<u64>) -> ValuePosition {
     offset.map_or_else(|| ValuePosition::Line(reader.line_number()), |_| ValuePosition::Offset(reader.record_offset()))
 }
 

@@ -3,6 +3,7 @@
 use pgrx::pg_sys;
 
 use super::version::MAJOR;
+use crate::server::node::NodeList;
 use crate::server::relation::Relation;
 use crate::server::unguarded;
 
@@ -33,8 +34,9 @@ fn key_of<'a>(relation: Relation<'a>) -> Option<(&'a PartitionKeyHead, usize)> {
 }
 
 /// Returns the expressions of a partitioned table's key. Guarded.
-pub fn partition_expressions(relation: Relation<'_>) -> *mut pg_sys::List {
-    key_of(relation).map_or(std::ptr::null_mut(), |(key, _)| key.expressions)
+pub fn partition_expressions<'a>(relation: Relation<'a>) -> NodeList<'a> {
+    // SAFETY: a key has a list of expressions, or null.
+    key_of(relation).map_or(NodeList::EMPTY, |(key, _)| unsafe { NodeList::from_raw(key.expressions) })
 }
 
 /// Whether all functions that compare or hash a partitioned table's key pass the test. Guarded.

@@ -2,6 +2,9 @@
 
 use pgrx::pg_sys;
 
+use crate::server::column_set::ColumnSet;
+use crate::server::relation::Relation;
+
 /// Whether the current user is the owner of the relation or has the owner's privileges. Guarded.
 pub fn owns_relation(relid: pg_sys::Oid) -> bool {
     // SAFETY: guarded catalog lookups.
@@ -55,7 +58,7 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
         let entry = (*item).p_perminfo;
         Rights {
             selects: (*entry).requiredPerms & pg_sys::AclMode::from(pg_sys::ACL_SELECT) != 0,
-            selected: (*entry).selectedCols,
+            selected: ColumnSet::from_raw((*entry).selectedCols),
         }
     }
 }
@@ -79,12 +82,8 @@ pub unsafe fn want_insert(item: *const pg_sys::ParseNamespaceItem) {
 /// Makes a plan insert into these columns of a relation without the right to.
 ///
 /// # Safety
-/// A plan that has no other user, and a set of columns as in a range table entry. Raises nothing.
-pub unsafe fn forgo_insert_rights(
-    plan: *mut pg_sys::PlannedStmt,
-    relid: pg_sys::Oid,
-    columns: *const pg_sys::Bitmapset,
-) {
+/// A plan that has no other user. Raises nothing.
+pub unsafe fn forgo_insert_rights(plan: *mut pg_sys::PlannedStmt, relid: pg_sys::Oid, columns: ColumnSet) {
     use crate::server::unguarded::bms_del_members;
 
     // SAFETY: the planner has made the list; all nodes of the list have one type.
@@ -100,7 +99,7 @@ pub unsafe fn forgo_insert_rights(
             #[cfg(not(feature = "pg15"))]
             let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
             if (*entry).relid == relid && (*entry).requiredPerms & insert != 0 {
-                (*entry).insertedCols = bms_del_members((*entry).insertedCols, columns);
+                (*entry).insertedCols = bms_del_members((*entry).insertedCols, columns.as_ptr());
             }
         }
     }
@@ -133,15 +132,11 @@ pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Rela
 #[derive(Debug, Clone, Copy)]
 pub struct Rights {
     pub selects: bool,
-    /// Columns, as in a range table entry.
-    pub selected: *mut pg_sys::Bitmapset,
+    pub selected: ColumnSet,
 }
 
-/// Raises an error unless the current user may INSERT into these columns and has `rights`. Guarded.
-///
-/// # Safety
-/// An open relation; `inserted` is a set of columns as in a range table entry.
-pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_sys::Bitmapset, rights: Rights) {
+/// Raises an error unless the current user may INSERT into these columns and has `rights`. A hook may keep the sets. Guarded.
+pub fn check_insert_rights(relation: Relation<'_>, inserted: ColumnSet, rights: Rights) {
     use pg_sys::NodeTag::T_RangeTblEntry;
     use pgrx::{AllocatedByRust, PgBox, PgList};
 
@@ -149,19 +144,19 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
     if rights.selects {
         wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
     }
-    // SAFETY: guarded calls; each node has the type of its tag; the frame is guarded.
+    // SAFETY: guarded calls; each node has the type of its tag.
     unsafe {
         let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
         entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
-        entry.relid = (*relation).rd_id;
-        entry.relkind = (*(*relation).rd_rel).relkind;
+        entry.relid = relation.oid();
+        entry.relkind = relation.kind().cast_signed();
         entry.rellockmode = pg_sys::RowExclusiveLock.cast_signed();
         let mut table = PgList::<pg_sys::RangeTblEntry>::new();
         #[cfg(feature = "pg15")]
         {
             entry.requiredPerms = wanted;
-            entry.insertedCols = inserted;
-            entry.selectedCols = rights.selected;
+            entry.insertedCols = inserted.as_ptr();
+            entry.selectedCols = rights.selected.as_ptr();
             table.push(entry.into_pg());
             pg_sys::ExecCheckRTPerms(table.into_pg(), true);
         }
@@ -172,8 +167,8 @@ pub unsafe fn check_insert_rights(relation: pg_sys::Relation, inserted: *mut pg_
             let mut info = PgBox::<pg_sys::RTEPermissionInfo, AllocatedByRust>::alloc_node(T_RTEPermissionInfo);
             info.relid = entry.relid;
             info.requiredPerms = wanted;
-            info.insertedCols = inserted;
-            info.selectedCols = rights.selected;
+            info.insertedCols = inserted.as_ptr();
+            info.selectedCols = rights.selected.as_ptr();
             table.push(entry.into_pg());
             let mut infos = PgList::<pg_sys::RTEPermissionInfo>::new();
             infos.push(info.into_pg());

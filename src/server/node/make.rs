@@ -56,6 +56,33 @@ pub fn variable<'a>(
     unsafe { Node::known(pg_sys::makeVar(relation as _, number, kind, typmod, collation, 0)) }
 }
 
+/// A call of a function with these arguments.
+pub fn call<'a>(function: pg_sys::Oid, arguments: NodeList<'a>) -> Node<'a, pg_sys::FuncExpr> {
+    let (none, form) = (pg_sys::InvalidOid, pg_sys::CoercionForm::COERCE_EXPLICIT_CALL);
+    // SAFETY: guarded calls, which look the function up and return a node.
+    unsafe {
+        let kind = pg_sys::get_func_rettype(function);
+        Node::known(pg_sys::makeFuncExpr(function, kind, arguments.as_ptr(), none, none, form))
+    }
+}
+
+/// A value of this type that the context has, in which the expression runs.
+pub fn case_value<'a>(kind: pg_sys::Oid) -> Node<'a, pg_sys::CaseTestExpr> {
+    let mut fields = pg_sys::CaseTestExpr { typeId: kind, typeMod: -1, ..Default::default() };
+    fields.xpr.type_ = NodeTag::T_CaseTestExpr;
+    // SAFETY: the fields of such a node.
+    unsafe { node(fields) }
+}
+
+/// `value IS NOT NULL`
+pub fn is_not_null<'a>(value: Node<'a>) -> Node<'a, pg_sys::NullTest> {
+    let (arg, nulltesttype) = (value.as_ptr().cast(), pg_sys::NullTestType::IS_NOT_NULL);
+    let mut fields = pg_sys::NullTest { arg, nulltesttype, location: -1, ..Default::default() };
+    fields.xpr.type_ = NodeTag::T_NullTest;
+    // SAFETY: the fields of such a node.
+    unsafe { node(fields) }
+}
+
 /// A target list of all attributes of a relation: NULL for dropped ones.
 pub fn columns<'a>(relation: i32, descriptor: TupleDesc<'_>) -> NodeList<'a, pg_sys::TargetEntry> {
     let column = |form: &pg_sys::FormData_pg_attribute| {

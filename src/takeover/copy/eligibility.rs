@@ -16,8 +16,10 @@ use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::rows::column::default_expression;
+use crate::server::expression::Expression;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
+use crate::server::role::has_privileges_of;
 use crate::takeover::insert_select::eligibility::expression::takes_ids;
 use crate::takeover::insert_select::eligibility::{Answer, Sequences, no};
 
@@ -33,12 +35,11 @@ pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Ans
     let role =
         if statement.is_program { pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM } else { pg_sys::ROLE_PG_READ_SERVER_FILES };
     // SAFETY: guarded calls, and variables of this process.
-    let (is_read_only, is_upgrade, has_client, may_read) = unsafe {
+    let (is_read_only, is_upgrade, has_client) = unsafe {
         (
             pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress(),
             pg_sys::IsBinaryUpgrade,
             pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote,
-            statement.file().is_none() || pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()),
         )
     };
     if is_read_only {
@@ -50,7 +51,7 @@ pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Ans
     let Some(file) = statement.file() else {
         return if has_client { Ok(()) } else { no("The session has no client.") };
     };
-    if !may_read {
+    if !has_privileges_of(role.into()) {
         return no("The current user lacks the privilege to read the file or to run the program.");
     }
     if statement.is_program {
@@ -101,8 +102,7 @@ pub fn of_rows(
 ) -> Answer<Vec<pg_sys::Oid>> {
     // A field may request its column's default.
     let set = options.copy.dialect.default.is_none().then_some(mapping);
-    // SAFETY: a list of expressions.
-    let mut found = unsafe { volatile::obstacles(relation, set, conditions.as_ptr()) };
+    let mut found = volatile::obstacles(relation, set, conditions);
     if conditions.node().is_some_and(takes_ids) {
         found.push("The condition calls nextval.".into());
     }
@@ -124,9 +124,7 @@ fn share_sequence(relation: Relation<'_>, mapping: &Mapping) -> bool {
         if is_set || !has_default || attribute.attisdropped || attribute.attgenerated != 0 {
             continue;
         }
-        let default = default_expression(relation, index);
-        // SAFETY: the state of an expression, or null.
-        if let Some(expression) = unsafe { default.as_ref().and_then(|state| Node::from_raw(state.expr.cast())) } {
+        if let Some(expression) = default_expression(relation, index).and_then(Expression::node) {
             sequences.add(expression);
         }
     }

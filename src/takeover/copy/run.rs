@@ -14,7 +14,7 @@ use crate::load::{Load, Request, Writer, obstacle, run_statement, source};
 use crate::program::where_clause::WhereClause;
 use crate::server::jsonb::Jsonb;
 use crate::server::memory_context::MemoryContext;
-use crate::server::node::{Node, NodeList};
+use crate::server::node::Node;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, Opaque, guarded};
 use crate::takeover::insert_select::eligibility::{Answer, no};
@@ -36,9 +36,7 @@ pub fn begin(
     // SAFETY: the load closes the table, unless it does not begin.
     let Ok(target) = (unsafe { Target::of_open(relation) }) else { return no("The target is not a table.") };
     target.check_insert(Some(&mapping), clause.rights).or_raise();
-    // SAFETY: the conditions of the clause, or null.
-    let conditions = unsafe { NodeList::from_raw(clause.conditions) };
-    let locked = eligibility::of_rows(relation, &options, conditions, &mapping)?;
+    let locked = eligibility::of_rows(relation, &options, clause.conditions, &mapping)?;
     let memory = MemoryContext::current().child(c"bulk_load");
     let entered = memory.enter();
     let Ok(rows) = source::open_rows(relation, &options, Some(&mapping)) else {

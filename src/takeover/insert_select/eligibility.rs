@@ -68,9 +68,9 @@ pub fn check(root: Root<'_>, input: Rel<'_>, path: ModifyPath<'_>) -> Answer<Vec
     of_defaults(&parts, &mut insertions)?;
     if !parts.iter().all(|part| part.is_plain) {
         for (part, insertion) in parts.iter().zip(&mut insertions) {
-            let targets = insertion.entries(part.targets).map(|targets| to_row(targets, part.place as u32)).as_ptr();
+            let targets = insertion.entries(part.targets).map(|targets| to_row(targets, part.place as u32));
             // The conditions come with the plan.
-            insertion.own = Some(Nodes { targets, ..Nodes::NONE });
+            insertion.own = Some(Nodes { targets: targets.copied(), ..Nodes::NONE });
         }
     }
     of_tables(&insertions, false)?;
@@ -219,8 +219,7 @@ impl Sequences {
     /// Adds the sequences of a default. Guarded.
     pub fn add(&mut self, default: Node<'_>) {
         if takes_ids(default) {
-            // SAFETY: an expression.
-            let default = unsafe { SequenceDefault::recognise(default.as_ptr()) };
+            let default = SequenceDefault::recognise(default);
             self.0.push(default.map(|default| default.sequence()));
         }
     }
@@ -334,8 +333,7 @@ fn of_target(insertion: &Insertion, leaves: bool) -> Answer<()> {
     if leaves && found.is_empty() {
         obstacle::of_free_leaves(target, &mut found);
     }
-    // SAFETY: no conditions.
-    found.extend(unsafe { volatile::obstacles(target, Some(&mapping), std::ptr::null_mut()) });
+    found.extend(volatile::obstacles(target, Some(&mapping), NodeList::EMPTY));
     if obstacle::has_before_statement(target) {
         // The trigger may change settings that affect how fields are read, and the foreign table.
         found.push("The table has a BEFORE statement trigger.".into());

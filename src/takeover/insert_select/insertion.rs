@@ -64,8 +64,8 @@ impl Insertion {
         let nodes = self.own.unwrap_or(Nodes::NONE);
         let mut list = PgList::<pg_sys::List>::new();
         list.push(numbers);
-        list.push(nodes.targets);
-        list.push(nodes.quals);
+        list.push(nodes.targets.as_ptr());
+        list.push(nodes.quals.as_ptr());
         list.into_pg()
     }
 
@@ -77,7 +77,7 @@ impl Insertion {
     fn of_list(lists: NodeList<'_, pg_sys::List>) -> Insertion {
         let nth = |i: usize| lists.get(i).map_or(NodeList::<pg_sys::Node>::EMPTY, |list| list.list());
         let numbers: Vec<i32> = nth(0).ints().collect();
-        let own = Nodes { targets: nth(1).as_ptr(), quals: nth(2).as_ptr(), ..Nodes::NONE };
+        let own = Nodes { targets: nth(1).of().copied(), quals: nth(2).copied(), ..Nodes::NONE };
         let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
         let oid = |i: usize| pg_sys::Oid::from_u32(number(i).cast_unsigned());
         Insertion {
@@ -113,8 +113,8 @@ impl Insertion {
             return None;
         }
         let of_plan = |plan: Node<'_, pg_sys::Plan>| Nodes {
-            targets: self.entries(plan.targetlist()).as_ptr(),
-            quals: plan.qual().as_ptr(),
+            targets: self.entries(plan.targetlist()).copied(),
+            quals: plan.qual().copied(),
             ..Nodes::NONE
         };
         self.own.or_else(|| plan.map(of_plan))
@@ -131,8 +131,7 @@ impl Insertion {
             let place = self.columns.iter().position(|&column| column == i32::from(number))?;
             i16::try_from(place + 1).ok()
         };
-        // SAFETY: the open foreign table.
-        let mut mapping = unsafe { Mapping::of_foreign(foreign.get().as_ptr(), place) };
+        let mut mapping = Mapping::of_foreign(foreign.get(), place);
         if projects {
             let set = self.columns.iter().zip(1..).filter(|(number, _)| **number != DEFAULT);
             mapping.computed = set.map(|(_, attnum)| attnum).collect();

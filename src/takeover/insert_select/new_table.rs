@@ -137,18 +137,12 @@ unsafe fn load(top: Node<'_, pg_sys::PlanState>, insertion: &Insertion) {
 
 /// The plan's expressions, over a row of the foreign table. Guarded.
 fn nodes(scan: Node<'_, pg_sys::ForeignScan>, insertion: &Insertion) -> Nodes {
-    let over_row = |node: Node<'_>| {
-        let copy = node.copy().as_ptr();
+    let (targets, quals) = (insertion.entries(scan.plan().targetlist()).copied(), scan.plan().qual().copied());
+    for copy in [targets.node(), quals.node()].into_iter().flatten() {
         // SAFETY: a guarded call that changes a copy.
-        unsafe { pg_sys::ChangeVarNodes(copy, scan.scan.scanrelid as _, pg_sys::INDEX_VAR as _, 0) };
-        copy.cast()
-    };
-    let of = |node: Option<Node<'_>>| node.map_or(null_mut(), over_row);
-    Nodes {
-        targets: of(insertion.entries(scan.plan().targetlist()).node()),
-        quals: of(scan.plan().qual().node()),
-        ..Nodes::NONE
+        unsafe { pg_sys::ChangeVarNodes(copy.as_ptr(), scan.scan.scanrelid as _, pg_sys::INDEX_VAR as _, 0) };
     }
+    Nodes { targets, quals, ..Nodes::NONE }
 }
 
 /// The state for a query that a load can run, whose receiver creates a table; else null. Guarded.

@@ -122,7 +122,7 @@ fn set_conditions(
     }
     for (insertion, (_, quals)) in insertions.iter_mut().zip(found) {
         if let Some(nodes) = &mut insertion.own {
-            nodes.quals = quals.as_ptr();
+            nodes.quals = quals.copied();
         }
     }
     true
@@ -308,7 +308,7 @@ fn end(state: &mut State) -> Result<()> {
 }
 
 /// The executor never rescans an INSERT.
-unsafe extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
+extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {}
 
 /// Called by EXPLAIN, with a state that has begun.
 fn explain(state: &mut State, _ancestors: NodeList<'_>, es: Explain<'_>) -> Result<()> {

@@ -152,9 +152,13 @@ pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
         let space = plan.room..plan.room + known;
         reader.chunk_space(space.end).expect("memory")[space].copy_from_slice(&data[offset..offset + known]);
         let survey = cutter.survey(range);
-        let cut = cutter.cut(range, &survey, offset as u64, edge);
+        let mut cut = cutter.cut(range, &survey, offset as u64, edge);
         let place = edge.place(place.eol);
         let head = offset - usize::try_from(place.offset).expect("a position in memory");
+        if cut.unsure {
+            cut = cutter.cut_again(cut, &data[offset - head..offset + len], offset as u64, edge);
+        }
+        assert!(!cut.suspicious || dialect.is_binary() || data.contains(&b'\\'), "other ranges are cut");
         let mut chunk = Reading::default();
         let is_huge = cut.end.is_none() && head + len >= LINE_LIMIT;
         if cut.suspicious || (is_last && cut.unclosed) || is_huge || plan.resume == Some(number) {

@@ -71,7 +71,7 @@ pub fn lines(d: &Dialect, limit: usize, data: &[u8]) -> Vec<LineResult> {
 
 /// Number of line ends within a line that COPY counts.
 fn line_ends(d: &Dialect, eol: Option<Eol>, line: &[u8]) -> u64 {
-    if d.is_csv() { line.iter().filter(|&&b| b == Eol::counted(eol)).count() as u64 } else { 0 }
+    if d.is_csv() { (0..line.len()).filter(|&at| Eol::counts(eol, line, at)).count() as u64 } else { 0 }
 }
 
 /// Reads with a [`Reader`] that gets `piece` bytes at a time, where lines of `limit` bytes are too long. Also returns

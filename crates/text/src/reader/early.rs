@@ -5,7 +5,7 @@
 //! [ends](Reader::end_early) the broken record before them. What the record had is then read on its own: the bytes behind
 //! it are not touched, so records behind it begin where they began before, also for other processes.
 
-use super::lines::{LineCount, count};
+use super::lines::LineCount;
 use super::{Current, Reader, Search};
 use crate::dialect::Eol;
 use crate::field;
@@ -31,15 +31,7 @@ impl Reader {
     pub fn lines_of_record(&self) -> Option<Lines> {
         let quotes = self.dialect.is_csv() && !self.dialect.lenient_quotes && self.goes_on();
         let line = self.raw_line().filter(|_| quotes)?;
-        let first = |line: &[u8]| {
-            let at = memchr::memchr2(b'\n', b'\r', line)?;
-            Some(match line.get(at..)? {
-                [b'\r', b'\n', ..] => Eol::CrNl,
-                [b'\r', ..] => Eol::Cr,
-                _ => Eol::Nl,
-            })
-        };
-        let eol = self.kernels.eol.or_else(|| first(line))?;
+        let eol = self.kernels.eol.or_else(|| Eol::first(line))?;
         let lines = Lines { record: self.current, end: self.line_end(), eol, exact: self.lines.exact };
         self.line_behind(&lines, None).map(|_| lines)
     }
@@ -49,10 +41,8 @@ impl Reader {
     pub fn line_behind(&self, lines: &Lines, at: Option<usize>) -> Option<usize> {
         let at = at.unwrap_or(lines.record.start);
         let rest = self.window.bytes().get(at..lines.end)?;
-        let length = match lines.eol {
-            Eol::CrNl => memchr::memmem::find(rest, b"\r\n")? + 2,
-            eol => memchr::memchr(Eol::counted(Some(eol)), rest)? + 1,
-        };
+        let mut ends = memchr::memchr2_iter(b'\n', b'\r', rest);
+        let length = ends.find_map(|end| lines.eol.behind(rest, end))?;
         Some(at + length).filter(|&start| start < lines.end)
     }
 
@@ -95,10 +85,11 @@ impl Reader {
         (self.current, self.lines.exact) = (lines.record, lines.exact);
         let (Some(end), Some(line)) = (end, self.raw_line()) else { return };
         let broken = self.lines.broken.unwrap_or_else(|| self.line_number());
-        let before = self.line_number().saturating_sub(1 + count(Eol::counted(self.kernels.eol), line));
+        let before = self.line_number().saturating_sub(1 + Eol::count(self.kernels.eol, line));
         let own = line.get(..end - self.current.start).unwrap_or_default();
-        let number = before + count(Eol::counted(Some(lines.eol)), own);
-        let content = end - if lines.eol == Eol::CrNl { 2 } else { 1 };
+        let number = before + Eol::count(Some(lines.eol), own);
+        let is_two = matches!(lines.eol, Eol::CrNl | Eol::Any) && own.ends_with(b"\r\n");
+        let content = end - if is_two { 2 } else { 1 };
         if self.kernels.eol.is_none() {
             self.kernels.select(&self.dialect, lines.eol);
         }

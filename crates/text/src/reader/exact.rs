@@ -3,7 +3,6 @@
 //! The result has the same form as a kernel's: field ends with the flag set. The positions are left so that the kernels
 //! can continue behind the line.
 
-use super::lines::count;
 use super::{COPY_BLOCK, Current, Event, Invalid, ReadError, Reader};
 use crate::dialect::Eol;
 use crate::field;
@@ -24,7 +23,6 @@ impl Reader {
         }
         self.count_lines();
         let tail = self.window.bytes().get(self.pos..).unwrap_or_default();
-        let eol_before = self.kernels.eol;
         let line = line::read_line(&self.dialect, &mut self.kernels.eol, tail, closed && !self.window.is_failed());
         // COPY numbers a line when it starts to read it.
         let base = self.lines.base + 1;
@@ -42,7 +40,7 @@ impl Reader {
                     return Some(self.wait(length, base));
                 };
                 let counted = tail.get(..content).unwrap_or_default();
-                let embedded = if self.dialect.is_csv() { count(Eol::counted(self.kernels.eol), counted) } else { 0 };
+                let embedded = if self.dialect.is_csv() { Eol::count(self.kernels.eol, counted) } else { 0 };
                 if let Some(event) = self.too_long(content, next) {
                     return Some(event);
                 }
@@ -55,14 +53,7 @@ impl Reader {
         if let Some(event) = self.too_long(content, next) {
             return Some(event);
         }
-        if self.kernels.scanner.is_some()
-            && self.kernels.eol != eol_before
-            && let Some(eol) = self.kernels.eol
-        {
-            // Each kind of line end is allowed, and the kernels support one kind at a time.
-            self.kernels.select(&self.dialect, eol);
-            self.chunk_end = self.pos;
-        } else if self.kernels.scanner.is_none()
+        if self.kernels.scanner.is_none()
             && let Some(eol) = self.kernels.eol
         {
             self.kernels.select(&self.dialect, eol);
@@ -204,7 +195,7 @@ impl Reader {
         let seen = noticed.min(len);
         let line = self.window.bytes().get(self.pos..).unwrap_or_default();
         let line = line.get(..seen.min(content)).unwrap_or(line);
-        let embedded = if self.dialect.is_csv() { count(Eol::counted(self.kernels.eol), line) } else { 0 };
+        let embedded = if self.dialect.is_csv() { Eol::count(self.kernels.eol, line) } else { 0 };
         let containing = (noticed as u64).saturating_sub(COPY_BLOCK);
         let number = self.lines.base + 1 + embedded;
         Some(self.fail(self.pos, number, None, ReadError::TooLong { containing, more: seen as u64 - containing }))

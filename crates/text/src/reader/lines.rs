@@ -36,7 +36,7 @@ impl Reader {
     /// Number of lines between `lines.pos` and `position`, for CSV.
     pub(super) fn lines_before(&self, position: usize) -> u64 {
         let bytes = self.window.bytes().get(self.lines.pos..position).unwrap_or_default();
-        count(Eol::counted(self.kernels.eol), bytes)
+        Eol::count(self.kernels.eol, bytes)
     }
 
     /// COPY's number of the current line.
@@ -72,17 +72,26 @@ impl Reader {
         }
     }
 
+    /// Whether an end marker has ended the data, and text is behind it.
+    #[must_use]
+    pub fn ended_early(&self) -> bool {
+        let behind = self.window.bytes().get(self.pos..).unwrap_or_default();
+        self.finished && !behind.trim_ascii().is_empty()
+    }
+
     /// The current line without its end; `None` if its end was not found.
     #[must_use]
     pub fn raw_line(&self) -> Option<&[u8]> {
         let end = match self.current.content {
             Some(end) => end,
             None if self.lines.exact.is_some() => return None,
-            // The last field may end before the delimiter that ends the line.
-            None if self.dialect.trailing => {
-                self.line_end().saturating_sub(if self.kernels.eol == Some(Eol::CrNl) { 2 } else { 1 })
+            None => {
+                let end = self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize);
+                let rest = self.window.bytes().get(end..self.current.next).unwrap_or_default();
+                // The last field may end before the delimiter that ends the line.
+                let is_trailing = self.dialect.trailing && self.dialect.separator.begins(rest);
+                end + if is_trailing { self.dialect.separator.len() } else { 0 }
             }
-            None => self.record().ends.last().map_or(0, |&e| (e & !FLAG) as usize),
         };
         self.window.bytes().get(self.current.start..end)
     }
@@ -92,9 +101,4 @@ impl Reader {
     pub fn record_offset(&self) -> u64 {
         self.window.stream_offset(self.current.start)
     }
-}
-
-/// Number of occurrences of a byte.
-pub(super) fn count(byte: u8, bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(byte, bytes).count() as u64
 }

@@ -22,11 +22,6 @@ impl Needles {
         self.skip.and_then(|skip| skip.comment).filter(|_| !is_literal)
     }
 
-    /// The last byte of a line end.
-    fn end(&self) -> u8 {
-        if self.eol == Eol::Cr { b'\r' } else { b'\n' }
-    }
-
     /// Removes quotes and escapes.
     fn mask(&self, bytes: &mut [u8]) {
         for byte in bytes {
@@ -41,8 +36,9 @@ impl Scanner {
     /// Whether a comment may begin behind a line end of the range.
     pub(super) fn has_comments(&self, data: &[u8]) -> bool {
         let Some(comment) = self.needles.comment() else { return false };
-        let start = [&[self.needles.end()], comment.bytes()].concat();
-        memchr::memmem::find(data, &start).is_some()
+        let may_end =
+            |at: usize| at.checked_sub(1).and_then(|before| data.get(before)).is_some_and(|c| b"\r\n".contains(c));
+        memchr::memmem::find_iter(data, comment.bytes()).any(may_end)
     }
 
     /// [`Scanner::cut_surveyed`] of a dialect with comments.
@@ -61,12 +57,15 @@ impl Scanner {
     /// Cuts a range piece by piece. `line` is the position in the first line, behind the bytes that may complete the start
     /// of a comment.
     fn cut_masked(&self, data: &[u8], carry: Carry, mut line: LinePosition, comment: Separator) -> CutState {
-        let mut piece = [0; PIECE];
+        let mut piece = [0; PIECE + 1];
         let mut whole = CutState::behind(carry);
         let mut at = 0;
         for bytes in data.chunks(PIECE) {
-            let piece = piece.get_mut(..bytes.len()).unwrap_or_default();
-            piece.copy_from_slice(bytes);
+            // With the byte that decides whether a carriage return is a line end.
+            let more = usize::from(self.needles.eol == Eol::Any);
+            let bytes_and_more = data.get(at..data.len().min(at + bytes.len() + more)).unwrap_or_default();
+            let piece = piece.get_mut(..bytes_and_more.len()).unwrap_or_default();
+            piece.copy_from_slice(bytes_and_more);
             let is_behind_cr = whole.carry().is_behind_cr();
             let mut state = CutState::behind_lines(whole.carry(), whole.seen());
             let mut from = 0;
@@ -80,11 +79,11 @@ impl Scanner {
                     continue;
                 }
                 let rest = bytes.get(from..).unwrap_or_default();
-                let Some(next) = memchr::memchr(self.needles.end(), rest).map(|end| from + end + 1) else { break };
+                let Some(next) = memchr::memchr2(b'\n', b'\r', rest).map(|end| from + end + 1) else { break };
                 let behind = LinePosition::START.behind(data.get(at + next..).unwrap_or_default(), comment.bytes());
                 from = next;
                 if behind == LinePosition::IN_COMMENT {
-                    self.cut(piece.get(..next).unwrap_or_default(), &mut state);
+                    self.cut(piece.get(..next + more).unwrap_or(piece), &mut state);
                     line = if state.last == Some(next) { behind } else { LinePosition::IN_RECORD };
                 }
             }
@@ -98,21 +97,46 @@ impl Scanner {
             }
             state.moved(at);
             (state.last, state.lines) = found;
-            state.misplaced |= whole.misplaced;
             whole = state;
+            if whole.misplaced {
+                break;
+            }
             at += bytes.len();
         }
         whole.set_line(line);
         whole
     }
 
+    /// State behind `data`, the start of a line. `None` if a quote is misplaced.
+    pub(crate) fn carry_behind(&self, data: &[u8]) -> Option<Carry> {
+        // A state is known behind whole blocks. A delimiter before the line changes nothing.
+        let missing = data.len().next_multiple_of(64) - data.len();
+        let state = self.cut_behind(missing, &[&vec![self.needles.delimiter; missing], data].concat());
+        (!state.misplaced).then_some(state.carry())
+    }
+
+    /// [`Scanner::cut`] of `data`, of which the bytes from `start` on are the start of a line.
+    pub(crate) fn cut_behind(&self, start: usize, data: &[u8]) -> CutState {
+        let mut state = CutState::default();
+        match self.needles.comment() {
+            None => self.cut(data, &mut state),
+            Some(comment) => {
+                let line = LinePosition::START.behind(data.get(start..).unwrap_or_default(), comment.bytes());
+                state = self.cut_masked(data, Carry::default(), line, comment);
+            }
+        }
+        state
+    }
+
     /// The end of the line of a comment that continues at `from`. `is_behind_cr`: a carriage return is before `bytes`.
     fn end_of_comment(&self, bytes: &[u8], from: usize, is_behind_cr: bool) -> Option<usize> {
-        let ends = |end: &usize| {
-            let before = end.checked_sub(1);
-            self.needles.eol != Eol::CrNl || before.map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'))
+        let is_behind_cr =
+            |end: usize| end.checked_sub(1).map_or(is_behind_cr, |before| bytes.get(before) == Some(&b'\r'));
+        let ends = |end: &usize| match self.needles.eol {
+            Eol::CrNl => bytes.get(*end) == Some(&b'\n') && is_behind_cr(*end),
+            eol => eol.behind(bytes, *end).is_some(),
         };
         let rest = bytes.get(from..).unwrap_or_default();
-        memchr::memchr_iter(self.needles.end(), rest).map(|end| from + end).find(ends).map(|end| end + 1)
+        memchr::memchr2_iter(b'\n', b'\r', rest).map(|end| from + end).find(ends).map(|end| end + 1)
     }
 }

@@ -8,9 +8,8 @@
 use super::Isa;
 use super::marks::{Marks, load};
 use super::needles::Needles;
-use crate::dialect::Eol;
 
-/// State from the block before, and the distance from a delimiter that ends a line to the line end.
+/// State from the block before, and the distance from a delimiter that ends a line to a line end of one byte.
 pub(super) struct Delimiters {
     /// Number of bytes that belong to a delimiter of the block before. No other delimiter can begin within them.
     taken: u32,
@@ -21,8 +20,7 @@ pub(super) struct Delimiters {
 impl Delimiters {
     #[inline(always)]
     pub(super) fn new(n: &Needles) -> Delimiters {
-        let distance = n.separator.len() as u32 + u32::from(n.eol == Eol::CrNl);
-        Delimiters { taken: 0, before: 0, distance }
+        Delimiters { taken: 0, before: 0, distance: n.separator.len() as u32 }
     }
 
     /// Removes incomplete delimiters from `m`, the marks of the block at `at`. Returns the line ends that end no field,
@@ -44,9 +42,10 @@ impl Delimiters {
             return 0;
         }
         // The distance is 1 to 17.
-        let behind = m.delimiter << self.distance | self.before >> (64 - self.distance);
+        let behind = |distance: u32| m.delimiter << distance | self.before >> (64 - distance);
+        let no_ends = m.line_end & !m.two & behind(self.distance) | m.two & behind(self.distance + 1);
         self.before = m.delimiter;
-        m.line_end & behind
+        no_ends
     }
 
     /// Returns the delimiters that do not begin within an earlier one.

@@ -9,13 +9,9 @@
 
 use super::Isa;
 use super::delimiter::Delimiters;
-use super::marks::{Carry, LinePosition, load, marks};
-use super::needles::{
-    CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line,
-    is_lenient,
-};
+use super::marks::{Carry, LinePosition, marks};
+use super::needles::{LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line, in_mode, is_lenient};
 use super::skip::Skipped;
-use crate::dialect::Eol;
 
 /// Flag in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
@@ -67,21 +63,7 @@ impl Batch {
 /// Splits records into fields; see [`super::Scanner::split`].
 #[inline(always)]
 pub(crate) fn split<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    match (n.mode, n.is_rich()) {
-        (Mode::Text, false) => split_mode::<I, TEXT, false>(isa, n, data, from, batch),
-        (Mode::Csv, false) => split_mode::<I, CSV, false>(isa, n, data, from, batch),
-        (Mode::CsvEscape, false) => split_mode::<I, CSV_ESCAPE, false>(isa, n, data, from, batch),
-        (Mode::CsvLenient, false) => split_mode::<I, CSV_LENIENT, false>(isa, n, data, from, batch),
-        (Mode::CsvEscapeLenient, false) => split_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, from, batch),
-        (Mode::Unquoted, false) => split_mode::<I, UNQUOTED, false>(isa, n, data, from, batch),
-        (Mode::Lines, _) => split_mode::<I, LINES, false>(isa, n, data, from, batch),
-        (Mode::Text, true) => split_mode::<I, TEXT, true>(isa, n, data, from, batch),
-        (Mode::Csv, true) => split_mode::<I, CSV, true>(isa, n, data, from, batch),
-        (Mode::CsvEscape, true) => split_mode::<I, CSV_ESCAPE, true>(isa, n, data, from, batch),
-        (Mode::CsvLenient, true) => split_mode::<I, CSV_LENIENT, true>(isa, n, data, from, batch),
-        (Mode::CsvEscapeLenient, true) => split_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, from, batch),
-        (Mode::Unquoted, true) => split_mode::<I, UNQUOTED, true>(isa, n, data, from, batch),
-    }
+    in_mode!(n, n.is_rich(), split_mode, I, (isa, n, data, from, batch))
 }
 
 /// Whether a `\.`, or the backslash of one at the end of the data, is at `at`.
@@ -128,7 +110,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             batch.odd = records == 0;
             break;
         }
-        let mut m = marks::<I, MODE>(isa, n, load(isa, data, at), &mut carry);
+        let mut m = marks::<I, MODE>(isa, n, data, at, true, &mut carry);
         let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
         let mut ends = m.delimiter | m.line_end;
         if m.odd != 0 {
@@ -175,7 +157,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             let i = bits.trailing_zeros();
             let ends_field = !RICH || no_ends >> i & 1 == 0;
             let upto = (field_ends & ((1u64 << i) - 1)).count_ones() as usize + usize::from(ends_field);
-            if n.eol == Eol::CrNl && ends_field {
+            if m.two >> i & 1 != 0 && ends_field {
                 // SAFETY: the element of this line end, written above. The `\r` is not data.
                 unsafe { *out.add(upto - 1) -= 1 };
             }
@@ -280,7 +262,8 @@ pub struct CutState {
     odd_before: bool,
     /// An odd byte is behind the last line end, so the exact reader need not wait for the next line end.
     pub odd: bool,
-    /// Where quotes count only at both ends of a field: a quote is at another position, so the line ends are not certain.
+    /// Where quotes count only at both ends of a field: a quote is at another position. The search has ended there, because
+    /// the line ends behind it are not certain.
     pub misplaced: bool,
     /// Likewise: a quote is open at the end. It is data if the bytes end here.
     pub unclosed: bool,
@@ -344,41 +327,29 @@ impl CutState {
 /// Finds the last line end; see [`super::Scanner::cut`].
 #[inline(always)]
 pub(crate) fn cut<I: Isa>(isa: I, n: &Needles, data: &[u8], state: &mut CutState) {
-    match (n.mode, state.watches) {
-        (Mode::Text, false) => cut_mode::<I, TEXT, false>(isa, n, data, state),
-        (Mode::Csv, false) => cut_mode::<I, CSV, false>(isa, n, data, state),
-        (Mode::CsvEscape, false) => cut_mode::<I, CSV_ESCAPE, false>(isa, n, data, state),
-        (Mode::CsvLenient, false) => cut_mode::<I, CSV_LENIENT, false>(isa, n, data, state),
-        (Mode::CsvEscapeLenient, false) => cut_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, state),
-        (Mode::Lines | Mode::Unquoted, false) => cut_mode::<I, LINES, false>(isa, n, data, state),
-        (Mode::Text, true) => cut_mode::<I, TEXT, true>(isa, n, data, state),
-        (Mode::Csv, true) => cut_mode::<I, CSV, true>(isa, n, data, state),
-        (Mode::CsvEscape, true) => cut_mode::<I, CSV_ESCAPE, true>(isa, n, data, state),
-        (Mode::CsvLenient, true) => cut_mode::<I, CSV_LENIENT, true>(isa, n, data, state),
-        (Mode::CsvEscapeLenient, true) => cut_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, state),
-        (Mode::Lines | Mode::Unquoted, true) => cut_mode::<I, LINES, true>(isa, n, data, state),
-    }
+    in_mode!(n, state.watches, cut_mode, I, (isa, n, data, state))
 }
 
 /// [`cut`] for one mode. `WATCH`: find odd bytes, too.
 #[inline(always)]
 fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data: &[u8], state: &mut CutState) {
-    let counted = Eol::counted(Some(n.eol));
     let mut carry = state.carry;
     let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
     let mut odd = state.odd_before;
-    let mut misplaced = 0;
     while at < data.len() {
         let whole = at + 64 <= data.len();
-        let block = load(isa, data, at);
-        let m = marks::<I, MODE>(isa, n, block, &mut carry);
-        let lines = if has_a_record_a_line(MODE) { m.line_end } else { isa.eq(block, counted) };
-        last.see(at, m.line_end, lines, seen);
-        if is_lenient(MODE) {
-            let there = if whole { !0 } else { !(!0 << (data.len() - at)) };
-            misplaced |= m.misplaced & there;
+        let m = marks::<I, MODE>(isa, n, data, at, false, &mut carry);
+        let lines = m.counted;
+        if is_lenient(MODE) && !WATCH && m.misplaced != 0 {
+            let certain = (m.misplaced & m.misplaced.wrapping_neg()) - 1;
+            if certain.count_ones() as usize + at < data.len() {
+                last.see(at, m.line_end & certain, lines, seen);
+                state.misplaced = true;
+                break;
+            }
         }
+        last.see(at, m.line_end, lines, seen);
         if WATCH {
             // Odd bytes before a line end are found when that record is split.
             let behind = m.line_end.checked_ilog2().map_or(!0, |top| (!0 << top) << 1);
@@ -401,7 +372,6 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
         state.odd = odd;
     }
     if is_lenient(MODE) {
-        state.misplaced |= misplaced != 0;
         state.unclosed = carry.is_in_quote();
     }
     if let Some((end, lines)) = last.end() {

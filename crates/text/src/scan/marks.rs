@@ -2,7 +2,7 @@
 //! carriage return.
 
 use super::Isa;
-use super::needles::{LINES, Needles, TEXT, UNQUOTED, has_an_escape, is_lenient};
+use super::needles::{LINES, Needles, TEXT, UNQUOTED, has_a_record_a_line, has_an_escape, is_lenient};
 use crate::dialect::Eol;
 
 /// State at the edge of a block. Only plain numbers: between chunks it is copied through shared memory.
@@ -55,7 +55,7 @@ impl Carry {
         Carry { in_quote: if in_quote { !0 } else { 0 }, cr: u64::from(cr), ..Carry::default() }
     }
 
-    pub(super) fn is_in_quote(&self) -> bool {
+    pub(crate) fn is_in_quote(self) -> bool {
         self.in_quote != 0
     }
 
@@ -81,6 +81,10 @@ pub(super) struct Marks {
     pub(super) line_end: u64,
     /// All free `\r` and `\n`; those of line ends if the line end is given.
     pub(super) any_end: u64,
+    /// Line ends of two bytes.
+    pub(super) two: u64,
+    /// Bytes that count as lines ([`Eol::counted`]). Where each line end ends a record, no others.
+    pub(super) counted: u64,
     /// Bytes that only the exact reader can decide on.
     pub(super) odd: u64,
     /// Where quotes count only at both ends of a field: quotes that open elsewhere, and bytes other than an end behind
@@ -141,9 +145,17 @@ fn toggling(quote: u64, escape: u64, carry: &mut Carry) -> u64 {
     toggles
 }
 
-/// Makes the bitmaps of one block.
+/// Makes the bitmaps of the block at `at`. `cr_ends`: a carriage return at the end of the data ends a line.
 #[inline(always)]
-pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block, carry: &mut Carry) -> Marks {
+pub(super) fn marks<I: Isa, const MODE: u8>(
+    isa: I,
+    n: &Needles,
+    data: &[u8],
+    at: usize,
+    cr_ends: bool,
+    carry: &mut Carry,
+) -> Marks {
+    let block = load(isa, data, at);
     let (mut quote, mut inside, mut escape, mut odd) = (0, 0, 0, 0);
     let free;
     if MODE == TEXT {
@@ -170,23 +182,34 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
         free = !inside;
     }
     let delimiter = if MODE == LINES { 0 } else { isa.eq(block, n.delimiter) & free };
-    let newline = isa.eq(block, b'\n') & free;
-    let cr = isa.eq(block, b'\r') & free;
-    let (line_end, other) = match n.eol {
-        Eol::Nl => (newline, cr),
-        Eol::Cr => (cr, newline),
-        Eol::CrNl => {
-            let after = cr << 1 | carry.cr;
-            carry.cr = cr >> 63;
-            (newline & after, newline ^ after)
+    let (newlines, crs) = (isa.eq(block, b'\n'), isa.eq(block, b'\r'));
+    let (newline, cr) = (newlines & free, crs & free);
+    let (newlines, crs) = if MODE == TEXT { (newline, cr) } else { (newlines, crs) };
+    let (mut two, mut after) = (0, 0);
+    if matches!(n.eol, Eol::CrNl | Eol::Any) {
+        // Any line end counts, also in quotes. These do not part its bytes.
+        let crs = if n.eol == Eol::Any { crs } else { cr };
+        after = crs << 1 | carry.cr;
+        carry.cr = crs >> 63;
+        two = newline & after;
+    }
+    let (line_end, other, counted) = match n.eol {
+        Eol::Nl => (newline, cr, newlines),
+        Eol::Cr => (cr, newline, crs),
+        Eol::CrNl => (two, newline ^ after, if has_a_record_a_line(MODE) { two } else { crs }),
+        Eol::Any => {
+            // The byte behind the last one decides on it.
+            let last = 63.min(data.len() - at - 1);
+            let is_open = data.get(at + last + 1).map_or(!cr_ends, |&next| next == b'\n');
+            (newline | cr & !(newline >> 1 | u64::from(is_open) << last), 0, crs | newlines & !after)
         }
     };
     let mut any_end = newline | cr;
-    if n.given {
-        // A carriage return at the end of the block is left out: the byte behind it decides.
-        any_end = if n.eol == Eol::CrNl { line_end | line_end >> 1 } else { line_end };
-    } else {
+    if !n.given {
         odd |= other;
+    } else if n.eol != Eol::Any {
+        // A carriage return at the end of the block is left out: the byte behind it decides.
+        any_end = line_end | two >> 1;
     }
     let mut misplaced = 0;
     if is_lenient(MODE) {
@@ -199,7 +222,7 @@ pub(super) fn marks<I: Isa, const MODE: u8>(isa: I, n: &Needles, block: I::Block
         (carry.within, carry.closed) = (starts >> 63 ^ 1, closing >> 63);
         odd |= misplaced;
     }
-    Marks { delimiter, line_end, any_end, odd, misplaced, quote, inside, escape }
+    Marks { delimiter, line_end, any_end, two, counted, odd, misplaced, quote, inside, escape }
 }
 
 /// Loads the 64 bytes at `at`. Bytes behind the end of `data` become NULs, which are never a needle.

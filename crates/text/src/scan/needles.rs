@@ -1,7 +1,7 @@
 //! The bytes that the kernels search for, and the selection of the kernel for a dialect.
 
 use super::skip::Skip;
-use crate::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Eol, Format};
 use crate::separator::Separator;
 
 /// The special bytes of a regular dialect with a known line end.
@@ -36,22 +36,37 @@ pub(super) enum Mode {
     Unquoted,
 }
 
-pub(super) const TEXT: u8 = 0;
-pub(super) const CSV: u8 = 1;
-pub(super) const CSV_ESCAPE: u8 = 2;
-pub(super) const LINES: u8 = 3;
-pub(super) const UNQUOTED: u8 = 4;
-pub(super) const CSV_LENIENT: u8 = 5;
-pub(super) const CSV_ESCAPE_LENIENT: u8 = 6;
+pub(super) const TEXT: u8 = Mode::Text as u8;
+pub(super) const LINES: u8 = Mode::Lines as u8;
+pub(super) const UNQUOTED: u8 = Mode::Unquoted as u8;
+
+/// Calls the variant of a kernel for the mode, with or without its second part.
+macro_rules! in_mode {
+    (@ $n:ident, $part:literal, $kernel:ident, $isa:ty, $arguments:tt) => {
+        match $n.mode {
+            Mode::Text => $kernel::<$isa, TEXT, $part> $arguments,
+            Mode::Csv => $kernel::<$isa, { Mode::Csv as u8 }, $part> $arguments,
+            Mode::CsvEscape => $kernel::<$isa, { Mode::CsvEscape as u8 }, $part> $arguments,
+            Mode::CsvLenient => $kernel::<$isa, { Mode::CsvLenient as u8 }, $part> $arguments,
+            Mode::CsvEscapeLenient => $kernel::<$isa, { Mode::CsvEscapeLenient as u8 }, $part> $arguments,
+            Mode::Lines => $kernel::<$isa, LINES, $part> $arguments,
+            Mode::Unquoted => $kernel::<$isa, UNQUOTED, $part> $arguments,
+        }
+    };
+    ($n:ident, $part:expr, $kernel:ident, $isa:ty, $arguments:tt) => {
+        if $part { in_mode!(@ $n, true, $kernel, $isa, $arguments) } else { in_mode!(@ $n, false, $kernel, $isa, $arguments) }
+    };
+}
+pub(super) use in_mode;
 
 /// Whether the escape is not the quote.
 pub(super) const fn has_an_escape(mode: u8) -> bool {
-    mode == CSV_ESCAPE || mode == CSV_ESCAPE_LENIENT
+    mode == Mode::CsvEscape as u8 || mode == Mode::CsvEscapeLenient as u8
 }
 
 /// Whether quotes count only at both ends of a field.
 pub(super) const fn is_lenient(mode: u8) -> bool {
-    mode == CSV_LENIENT || mode == CSV_ESCAPE_LENIENT
+    mode == Mode::CsvLenient as u8 || mode == Mode::CsvEscapeLenient as u8
 }
 
 /// Whether each line end ends a record, so that no other line ends need to be counted.
@@ -75,11 +90,9 @@ impl Needles {
         let marker = d.end_marker == EndMarker::Until17 && !d.is_literal();
         let (delimiter, quote, escape) = (d.delimiter, d.quote, d.escape);
         let (separator, trailing) = (d.separator, d.trailing);
-        let given = d.line_end.and_then(LineEnd::only).is_some();
+        let given = d.line_end.is_some();
         let skip = d.skips_lines().then(|| Skip::new(d, eol, given));
-        // A newline behind a carriage return may be a part of the line end.
-        let is_ambiguous = d.line_end == Some(LineEnd::Any) && eol == Eol::Cr;
-        (d.is_regular() && !is_ambiguous).then_some(Needles {
+        d.is_regular().then_some(Needles {
             mode,
             delimiter,
             separator,
@@ -96,7 +109,7 @@ impl Needles {
     /// Whether a line end may begin with this byte.
     #[inline(always)]
     pub(super) fn may_end(&self, byte: u8) -> bool {
-        if self.given { self.eol.is(byte) } else { byte == b'\n' || byte == b'\r' }
+        if self.given { self.eol.behind(&[byte], 0).is_some() } else { byte == b'\n' || byte == b'\r' }
     }
 
     /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters) and [`Skip`].

@@ -66,29 +66,19 @@ impl Skip {
 
     /// Looks at the line at the start of `rest`.
     fn look(&self, rest: &[u8]) -> Start {
-        let ends = |at: usize| match self.eol {
-            Eol::Nl => rest.get(at) == Some(&b'\n'),
-            Eol::Cr => rest.get(at) == Some(&b'\r'),
-            Eol::CrNl => rest.get(at..at + 2) == Some(b"\r\n"),
-        };
-        let behind = |at: usize| at + if self.eol == Eol::CrNl { 2 } else { 1 };
         if self.comment.is_some_and(|comment| comment.begins(rest)) {
-            let end = match self.eol {
-                _ if !self.given => memchr::memchr2(b'\n', b'\r', rest),
-                Eol::Nl => memchr::memchr(b'\n', rest),
-                Eol::Cr => memchr::memchr(b'\r', rest),
-                Eol::CrNl => memchr::memmem::find(rest, b"\r\n"),
-            };
+            let mut ends = memchr::memchr2_iter(b'\n', b'\r', rest).map(|at| self.eol.behind(rest, at));
+            let end = if self.given { ends.find(Option::is_some) } else { ends.next() };
             return match end {
-                Some(at) if ends(at) => Start::Skipped(behind(at)),
-                Some(at) if self.eol == Eol::CrNl && at + 1 == rest.len() => Start::Record,
-                Some(_) => Start::Odd,
+                Some(Some(next)) => Start::Skipped(next),
+                Some(None) if self.eol == Eol::CrNl && rest.ends_with(b"\r") && ends.next().is_none() => Start::Record,
+                Some(None) => Start::Odd,
                 None => Start::Record,
             };
         }
         let is_blank = |byte: &u8| (*byte == self.space || *byte == self.tab) && *byte != b'\n';
         match rest.iter().position(|byte| !is_blank(byte)) {
-            Some(at) if self.blanks && ends(at) => Start::Skipped(behind(at)),
+            Some(at) if self.blanks => self.eol.behind(rest, at).map_or(Start::Record, Start::Skipped),
             _ => Start::Record,
         }
     }

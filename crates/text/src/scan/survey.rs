@@ -68,10 +68,14 @@ impl Scanner {
         let has_escapes = sums.special && matches!(self.needles.mode, Mode::Text | Mode::CsvEscape);
         let search = match self.needles.mode {
             Mode::CsvEscape if has_escapes => Search::All,
+            // The sums have one kind of line ends.
+            Mode::Csv | Mode::CsvEscape if self.needles.eol == Eol::Any => Search::All,
             // Each quote must be seen.
             Mode::CsvLenient | Mode::CsvEscapeLenient => Search::All,
             // A lone newline ends no line with `\r\n`, but it is a counted line end.
-            Mode::Text | Mode::Unquoted | Mode::Lines if has_escapes || self.needles.eol == Eol::CrNl => {
+            Mode::Text | Mode::Unquoted | Mode::Lines
+                if has_escapes || matches!(self.needles.eol, Eol::CrNl | Eol::Any) =>
+            {
                 let mut state = CutState::default();
                 self.cut(data, &mut state);
                 Search::Done(state)

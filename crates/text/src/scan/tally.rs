@@ -9,8 +9,7 @@ use super::Isa;
 use super::delimiter::Delimiters;
 use super::kernel::LastEnd;
 use super::marks::{load, marks};
-use super::needles::{CSV, CSV_ESCAPE, CSV_ESCAPE_LENIENT, CSV_LENIENT, LINES, Mode, Needles, TEXT, UNQUOTED};
-use crate::dialect::Eol;
+use super::needles::{LINES, Mode, Needles, TEXT, UNQUOTED, in_mode};
 
 /// The result of [`tally`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,21 +25,7 @@ pub struct Tally {
 /// Counts records of `fields` fields; see [`super::Scanner::tally`].
 #[inline(always)]
 pub(crate) fn tally<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    match (n.mode, n.is_rich()) {
-        (Mode::Text, false) => tally_mode::<I, TEXT, false>(isa, n, data, from, fields),
-        (Mode::Csv, false) => tally_mode::<I, CSV, false>(isa, n, data, from, fields),
-        (Mode::CsvEscape, false) => tally_mode::<I, CSV_ESCAPE, false>(isa, n, data, from, fields),
-        (Mode::CsvLenient, false) => tally_mode::<I, CSV_LENIENT, false>(isa, n, data, from, fields),
-        (Mode::CsvEscapeLenient, false) => tally_mode::<I, CSV_ESCAPE_LENIENT, false>(isa, n, data, from, fields),
-        (Mode::Unquoted, false) => tally_mode::<I, UNQUOTED, false>(isa, n, data, from, fields),
-        (Mode::Lines, _) => tally_mode::<I, LINES, false>(isa, n, data, from, fields),
-        (Mode::Text, true) => tally_mode::<I, TEXT, true>(isa, n, data, from, fields),
-        (Mode::Csv, true) => tally_mode::<I, CSV, true>(isa, n, data, from, fields),
-        (Mode::CsvEscape, true) => tally_mode::<I, CSV_ESCAPE, true>(isa, n, data, from, fields),
-        (Mode::CsvLenient, true) => tally_mode::<I, CSV_LENIENT, true>(isa, n, data, from, fields),
-        (Mode::CsvEscapeLenient, true) => tally_mode::<I, CSV_ESCAPE_LENIENT, true>(isa, n, data, from, fields),
-        (Mode::Unquoted, true) => tally_mode::<I, UNQUOTED, true>(isa, n, data, from, fields),
-    }
+    in_mode!(n, n.is_rich(), tally_mode, I, (isa, n, data, from, fields))
 }
 
 /// The expected ends in a block, by the number of ended fields of the record that continues from the block before.
@@ -78,7 +63,6 @@ fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     fields: usize,
 ) -> Tally {
     let check_marker = MODE != TEXT && MODE != LINES && MODE != UNQUOTED && n.marker;
-    let counted = Eol::counted(Some(n.eol));
     // The expected order does not include line ends that end no field.
     let mut rhythm = if I::COMPRESSES && !(RICH && n.trailing) { Rhythm::new(fields) } else { None };
     let mut delimiters = Delimiters::new(n);
@@ -92,10 +76,10 @@ fn tally_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let mut at = from;
     'blocks: while at < data.len() {
         let block = load(isa, data, at);
-        let mut m = marks::<I, MODE>(isa, n, block, &mut carry);
+        let mut m = marks::<I, MODE>(isa, n, data, at, true, &mut carry);
         let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
         let backslash = if check_marker { isa.eq(block, b'\\') } else { 0 };
-        let lines = if MODE == TEXT { 0 } else { isa.eq(block, counted) };
+        let lines = if MODE == TEXT { 0 } else { m.counted };
         let starts = m.line_end << 1 | start;
         start = m.line_end >> 63;
         if RICH

@@ -33,7 +33,8 @@ pub(super) fn likeness(field: &[u8]) -> f64 {
     if matches!((first, last), (b'{', b'}') | (b'[', b']') | (b'<', b'>')) {
         return 0.9;
     }
-    if first == b'"' || last == b'"' {
+    // A piece of a quoted value, or of a URL.
+    if first == b'"' || last == b'"' || value.starts_with(b"//") {
         return 0.1;
     }
     if memchr::memmem::find(value, b"://").is_some() {

@@ -13,6 +13,7 @@
 //! of JSON, whose quotes and commas belong to JSON. Lines of JSON are read without quotes, and with a delimiter that
 //! does not occur in them.
 
+use super::family::Family;
 pub use super::finding::GivenOptions;
 use super::finding::{Finding, finding};
 use super::shape::{Type, Types, ValueShape};
@@ -31,7 +32,7 @@ const MOST_BYTES: usize = 256 * 1024;
 const MOST_LINES: usize = 200;
 /// Delimiters that are always tried, and how much their fields count.
 const USUAL: [(u8, f64); 4] = [(b',', 1.0), (b'\t', 1.0), (b';', 1.0), (b'|', 0.95)];
-/// Delimiters that are tried if most lines have them.
+/// Delimiters that are tried if most lines have them. Those that count at most [`WITHIN`] often stand within a value.
 const RARE: [(u8, f64); 12] = [
     (b':', 0.5),
     (b' ', 0.5),
@@ -46,6 +47,7 @@ const RARE: [(u8, f64); 12] = [
     (b'%', 0.4),
     (b'@', 0.4),
 ];
+const WITHIN: f64 = 0.5;
 /// How much fields between control characters count.
 const CONTROL: f64 = 0.9;
 /// Quotes, and how much their fields count.
@@ -111,7 +113,8 @@ impl Sample<'_> {
     /// The best candidate, if one explains the sample.
     fn choose(&self) -> Option<Trial> {
         let quotes = memchr::memchr_iter(b'"', self.bytes).count();
-        let mut best: Option<(Trial, f64)> = None;
+        let is_one_value = self.lines_are_values();
+        let mut trials: Vec<(Trial, f64)> = Vec::new();
         for (byte, weight) in self.candidates() {
             let trial = self.best_of(Separator::byte(byte), None);
             let is_rare = !USUAL.iter().any(|&(usual, _)| usual == byte);
@@ -120,7 +123,12 @@ impl Sample<'_> {
                 continue;
             }
             // Values of one column have such characters, too, and its name has none.
-            if is_rare && trial.records().next().is_some_and(|row| row.width == 1) {
+            if is_rare && (is_one_value || trial.starts_whole()) {
+                continue;
+            }
+            // Two words are rather one text: a name, an address.
+            let words = trial.records().filter(|row| row.words).count();
+            if weight <= WITHIN && trial.width == 2 && words * 10 > trial.records().count() * 9 {
                 continue;
             }
             let explained = match trial.syntax.quote {
@@ -128,11 +136,23 @@ impl Sample<'_> {
                 _ => 1.0,
             };
             let rank = trial.score * weight * (0.5 + 0.5 * explained);
-            if rank > LEAST && best.as_ref().is_none_or(|(_, than)| rank > *than) {
-                best = Some((trial, rank));
+            if rank > LEAST {
+                trials.push((trial, rank));
             }
         }
-        best.map(|(trial, _)| trial)
+        let highest = |one: (Trial, f64), other: (Trial, f64)| if other.1 > one.1 { other } else { one };
+        let (best, _) = trials.iter().cloned().reduce(highest)?;
+        // Names without this delimiter, and with another one that all lines have alike, are above lists of values.
+        let table = trials.into_iter().filter(|(trial, _)| best.starts_whole() && trial.is_below_names());
+        Some(table.reduce(highest).map_or(best, |(table, _)| table))
+    }
+
+    /// Whether nearly all lines are dates, addresses or amounts with a unit, which have blanks and signs within.
+    fn lines_are_values(&self) -> bool {
+        let lines = self.bytes.split(|&b| b == b'\n' || b == b'\r').filter(|line| !line.is_empty()).take(MOST_LINES);
+        let families: Vec<Family> = lines.map(Family::of).collect();
+        let count = |family| families.iter().filter(|&&other| other == family).count();
+        [Family::Moment, Family::Address, Family::Quantity].iter().any(|&one| count(one) * 10 > families.len() * 9)
     }
 
     /// The usual delimiter, if it is in most lines, or else one that is in none: lines of a single column stay whole.
@@ -181,7 +201,7 @@ impl Sample<'_> {
 
     /// Tries the quotes and escapes with this delimiter, or this quote only, and returns the best.
     fn best_of(&self, separator: Separator, quote: Option<u8>) -> Trial {
-        if self.given.format == Some(Format::Text) {
+        if matches!(self.given.format, Some(Format::Text | Format::Unquoted)) {
             return self.trial(separator, None, 0);
         }
         if let Some(quote) = quote.or(self.given.quote) {

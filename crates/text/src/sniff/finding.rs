@@ -4,6 +4,7 @@ use super::preamble::Place;
 use super::tokens::{Ends, Kind, Syntax, has_blank};
 use super::trial::{Row, Trial};
 use crate::dialect::{Dialect, EndMarker, Format, LineEnd};
+use crate::fixed::Trim;
 use crate::separator::Separator;
 
 /// Bytes at the start of comments, the most frequent first.
@@ -12,7 +13,7 @@ const COMMENTS: [&[u8]; 6] = [b"#", b"//", b"--", b"%", b"!", b";"];
 /// The options that are given explicitly.
 #[derive(Debug, Clone)]
 pub struct GivenOptions {
-    /// Text or CSV.
+    /// Text, CSV, or CSV without quotes.
     pub format: Option<Format>,
     /// The field delimiter.
     pub delimiter: Option<Separator>,
@@ -20,6 +21,12 @@ pub struct GivenOptions {
     pub quote: Option<u8>,
     /// The escape.
     pub escape: Option<u8>,
+    /// Lines end with a delimiter.
+    pub trailing: Option<bool>,
+    /// The ends of fields from which blanks are removed.
+    pub trim: Option<Trim>,
+    /// The marker of a default.
+    pub default: Option<Vec<u8>>,
     /// Blank lines are no records.
     pub skip_blank_lines: Option<bool>,
     /// The bytes at the start of comments; empty if there are none.
@@ -47,8 +54,8 @@ pub struct Finding {
     pub first_line: usize,
     /// Number of comments, and the line of the first one.
     pub comments: (usize, usize),
-    /// Fields have blanks around them that belong to no value.
-    pub trim: bool,
+    /// The ends of fields with blanks that belong to no value.
+    pub trim: Trim,
     /// The lines that differ from the table's, in their order. None is behind the table if the sample is
     /// not the whole file.
     pub odd: Vec<OddLine>,
@@ -88,12 +95,13 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
     {
         trial = Trial::whole_of(sample, whole, Syntax { comment: comment.to_vec(), ..trial.syntax });
     }
-    let place = Place::of(&trial, whole);
+    let place = Place::of(&trial, whole, given.trailing);
     let syntax = &trial.syntax;
     // A blank line of a single column may be a NULL.
     let has_blank_lines = || place.width > 1 && trial.rows.iter().any(|row| row.kind == Kind::Blank);
     let skip_blank_lines = given.skip_blank_lines.unwrap_or_else(has_blank_lines);
-    let trim = !has_blank(&syntax.separator) && (trial.quotes.padded > 0 || trial.has_blank_starts());
+    let is_padded = !has_blank(&syntax.separator) && (trial.quotes.padded > 0 || trial.has_blank_starts());
+    let trim = given.trim.unwrap_or(if is_padded { Trim::Both } else { Trim::None });
     let is_text = syntax.backslash;
     let format = match syntax.quote {
         _ if is_text => Format::Text,
@@ -114,6 +122,7 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
         quote,
         escape,
         null,
+        default: given.default.clone(),
         end_marker: given.end_marker,
         skip_blank_lines,
         comment: syntax.comment.clone(),
@@ -128,7 +137,9 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
     let first_line = trial.rows.iter().filter(is_record).map(|row| row.line).find(|&line| line >= place.first_line);
     let first_line = first_line.unwrap_or(1);
     let mut finding = Finding { dialect, width: place.width, ahead: 0, first_line, comments, trim, odd: Vec::new() };
-    for row in trial.rows.iter().filter(is_record) {
+    let ends = is_text || given.end_marker == EndMarker::Until17;
+    let is_marker = |row: &&Row| ends && place.width > 1 && row.width == 1 && row.begins(b"\\.");
+    for row in trial.rows.iter().take_while(|row| !is_marker(row)).filter(is_record) {
         let width = row.width - usize::from(place.trailing && row.ends_empty && row.width > 1);
         let oddity = match () {
             () if row.line < place.first_line => Some(Oddity::Ahead),

@@ -20,12 +20,12 @@ const FEWEST: usize = 2;
 /// fields.
 #[must_use]
 pub fn first_record(bytes: &[u8], dialect: &Dialect, eol: Eol, width: usize) -> Option<usize> {
-    let end = if eol == Eol::Cr { b'\r' } else { b'\n' };
     let no_quotes = !dialect.is_csv() || memchr::memchr(dialect.quote, bytes).is_none();
     if width < 2 && !no_quotes {
         return None;
     }
-    for at in memchr::memchr_iter(end, bytes).take(MOST_TRIED) {
+    let ends = memchr::memchr2_iter(b'\n', b'\r', bytes).filter_map(|at| Some((at, eol.behind(bytes, at)?)));
+    for (at, start) in ends.take(MOST_TRIED) {
         let before = bytes.get(..at).unwrap_or_default();
         if dialect.format == Format::Text {
             let backslashes = before.iter().rev().take_while(|&&b| b == b'\\').count();
@@ -34,14 +34,14 @@ pub fn first_record(bytes: &[u8], dialect: &Dialect, eol: Eol, width: usize) -> 
             }
         }
         let (mut records, mut fits) = (0, true);
-        let read = each_record(bytes.get(at + 1..).unwrap_or_default(), false, dialect, |reader, fields| {
+        let read = each_record(bytes.get(start..).unwrap_or_default(), false, dialect, |reader, fields| {
             records += 1;
             fits = fields == width
                 && (!dialect.is_csv() || raw_fields(reader.record(), fields).all(|raw| has_its_quotes(raw, dialect)));
             fits
         });
         if fits && !read.failed && records >= FEWEST && read.unread < bytes.len() / 2 {
-            return Some(at + 1);
+            return Some(start);
         }
     }
     None

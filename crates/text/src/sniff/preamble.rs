@@ -27,8 +27,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// `whole`: the trial read the whole file.
-    pub(super) fn of(trial: &Trial, whole: bool) -> Place {
+    /// `whole`: the trial read the whole file. `trailing`: whether its records end with a delimiter, if that is known.
+    pub(super) fn of(trial: &Trial, whole: bool, trailing: Option<bool>) -> Place {
         let records: Vec<Row> = trial.rows.iter().filter(|row| row.kind == Kind::Record).copied().collect();
         let count = |width: usize| records.iter().filter(|row| row.width == width).count();
         let mut width = trial.width;
@@ -48,8 +48,8 @@ impl Place {
         let header = header.filter(|&at| records.get(at).is_some_and(is_header));
         // Without a header that says so, an empty last field is rather a column. Only bars often end lines.
         let is_bar = trial.syntax.separator.first() == b'|' && agreeing >= FEWEST && agreeing == records.len();
-        let trailing = ends_empty && (header.is_some() || is_bar);
-        let width = width - usize::from(trailing);
+        let trailing = trailing.unwrap_or(ends_empty && (header.is_some() || is_bar));
+        let width = width - usize::from(trailing && ends_empty);
         let own = |row: &Row| row.width - usize::from(trailing && row.ends_empty && row.width > 1);
         let fits = |row: &Row| own(row) == width;
 

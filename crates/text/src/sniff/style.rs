@@ -71,6 +71,8 @@ pub struct StyleSet(u64);
 impl StyleSet {
     /// The set of all styles.
     pub const ALL: StyleSet = StyleSet(u64::MAX);
+    /// The empty set.
+    pub const NONE: StyleSet = StyleSet(0);
 
     /// Whether the set is empty.
     #[must_use]

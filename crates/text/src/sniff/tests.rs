@@ -8,6 +8,7 @@ use super::finding::{Finding, Oddity};
 use super::tokens::{Ends, Kind, Syntax};
 use super::trial::Trial;
 use crate::dialect::{Dialect, EndMarker, Format, LineEnd};
+use crate::fixed::Trim;
 use crate::separator::Separator;
 
 fn given() -> GivenOptions {
@@ -16,6 +17,9 @@ fn given() -> GivenOptions {
         delimiter: None,
         quote: None,
         escape: None,
+        trailing: None,
+        trim: None,
+        default: None,
         skip_blank_lines: None,
         comment: None,
         lenient_quotes: None,
@@ -46,7 +50,7 @@ fn of(sample: &str) -> String {
     add(d.lenient_quotes, "lenient");
     add(d.skip_blank_lines, "blank");
     add(d.trailing, "trailing");
-    add(found.trim, "trim");
+    add(found.trim == Trim::Both, "trim");
     add(!d.comment.is_empty(), &format!("comment {}", d.comment.escape_ascii()));
     add(d.line_end.is_some(), &format!("{:?}", d.line_end));
     short
@@ -83,6 +87,7 @@ fn delimiters() {
         ("a~|~b~|~c\n1~|~2~|~3\n4~|~5~|~6\n", r#""~|~" " ""#),
         // An empty column in each line.
         ("a,,b\n1,,2\n", r#""," " ""#),
+        ("52.5 13.4\n51.1 12.3\n", r#"" " " ""#),
         ("root:x:0:0\nbin:x:1:1\nme:x:2:2\n", r#"":" " ""#),
         ("\0\u{1}\u{1}x\n\0\u{1}\u{1}y\n", r#""," " ""#),
         ("\u{feff}a;b\r\n1;2\r\n", r#"";" " ""#),
@@ -90,6 +95,10 @@ fn delimiters() {
         // Punctuation of texts.
         ("id,what\n1,Total; Estimate; All\n2,Total; Error; All\n3,Name\n", r#""," " ""#),
         ("a, b, c\n1, 2, 3\n4, 5, 6\n", r#""," " " trim"#),
+        // Lists within fields, below names that have no such delimiter.
+        ("col1,col2\n1;2;3,4;5;6\na;b;c,d;e;f\n", r#""," " ""#),
+        ("list;n\n1,5,2;3,4,7\n2,6,3;9,1,4\n", r#"";" " ""#),
+        ("Values 2020\n1;2,5\n3;4,5\n", r#"";" " ""#),
     ] {
         assert_eq!(of(sample), expected, "{sample:?}");
     }
@@ -103,6 +112,17 @@ fn single_columns() {
         ("{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": 2}\n", r#""\x02" none"#),
         ("one\ntwo\n", r#""," " ""#),
         ("hello world\nthis is text\nmore of it, really\n", r#""\t" " ""#),
+        // A character within each value.
+        ("a@b.de\nc@d.de\nx.y@z.org\n", r#""," " ""#),
+        ("http://a.de/?a=1&b=2\nhttp://b.de/?a=3&b=4\n", r#""," " ""#),
+        ("https://a.de:80/x\nhttps://b.de:81/y\n", r#""," " ""#),
+        ("00:1A:2B:3C:4D:5E\n00:1A:2B:3C:4D:5F\n", r#""," " ""#),
+        ("23 Sep 2011\n24 Oct 2011\n25 Nov 2012\n", r#""," " ""#),
+        ("5 kg\n7 kg\n12 kg\n", r#""," " ""#),
+        ("Full Name\nJohn Smith\nMary Jones\nAda Lovelace\n", r#""," " ""#),
+        ("C&A\nH&M\nAT&T\n", r#""," " ""#),
+        ("@joe\n@jane\n", r#""," " ""#),
+        ("C#\nF#\nG#\n", r#""," " ""#),
     ] {
         assert_eq!((of(sample).as_str(), find(sample).width), (expected, 1), "{sample:?}");
     }

@@ -205,6 +205,16 @@ impl Trial {
         self.rows.iter().filter(move |row| row.kind == Kind::Record && (counts_hashes || !row.begins(b"#")))
     }
 
+    /// Whether the first record has no delimiter.
+    pub(super) fn starts_whole(&self) -> bool {
+        self.records().next().is_some_and(|row| row.width == 1)
+    }
+
+    /// Whether all records have the same fields as the first one, whose fields are words.
+    pub(super) fn is_below_names(&self) -> bool {
+        self.records().next().is_some_and(|row| row.words) && self.records().all(|row| row.width == self.width)
+    }
+
     /// Whether a blank follows nearly all delimiters.
     pub(super) fn has_blank_starts(&self) -> bool {
         self.later > 0 && self.blank_starts * 10 > self.later * 9
@@ -242,9 +252,11 @@ impl Trial {
         if self.has_blank_starts() && self.quotes.padded == 0 {
             self.score *= 0.8;
         }
-        // A mark at the end of each line delimits nothing.
-        if self.width == 2 && self.records().filter(|row| row.width == 2).all(|row| row.ends_empty) {
-            self.score *= 0.3;
+        // A mark at the start or at the end of each line delimits nothing.
+        let pairs = || self.records().filter(|row| row.width == 2);
+        let starts_empty = |row: &Row| row.filled == 1 && !row.ends_empty;
+        if self.width == 2 && (pairs().all(|row| row.ends_empty) || pairs().all(starts_empty)) {
+            self.score *= 0.2;
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn line_end(eol: Eol) -> &'static [u8] {
     match eol {
         Eol::Nl => b"\n",
         Eol::Cr => b"\r",
-        Eol::CrNl => b"\r\n",
+        Eol::CrNl | Eol::Any => b"\r\n",
     }
 }
 

@@ -82,8 +82,7 @@ impl Further {
     pub fn is_safe(source: &FurtherFile, hazards: &Hazards) -> Result<bool> {
         let Some(foreign) = source.options.foreign() else { return Ok(false) };
         let (_, columns) = source::foreign_columns(foreign, &source.options, &source.mapping)?;
-        // SAFETY: nodes of the INSERT's plan.
-        Ok(unsafe { is_safe_to_read(hazards, &columns, source.projection) })
+        Ok(is_safe_to_read(hazards, &columns, source.projection))
     }
 
     /// The files, with at most `workers` workers in all. Other properties of a file are read when it is opened.
@@ -128,10 +127,9 @@ impl Leader {
         self.spec.input.encoding = rows.stream().encoding();
         self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
-        let projection = projection.zip(options.foreign()).map(|(nodes, foreign)| {
-            // SAFETY: the nodes of the INSERT's plan, in which these are the foreign table's columns.
-            unsafe { Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory().as_ptr()) }
-        });
+        let projection = projection
+            .zip(options.foreign())
+            .map(|(nodes, foreign)| Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory()));
         *self.alone = Shared::alone();
         self.use_own_state();
         let counts = &self.counts;

@@ -1,7 +1,5 @@
 //! Prepares a load: relations, expressions, number of workers, and the indexes whose keys are collected.
 
-use std::ffi::CStr;
-
 use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
@@ -42,13 +40,15 @@ use crate::rows::hazard::Hazards;
 use crate::rows::row::Rows;
 use crate::rows::soft::{OnError, Tolerance};
 use crate::server::compat;
+use crate::server::expression::Expression;
+use crate::server::node::written;
 use crate::server::relation::{KeptRelation, Relation};
 use crate::server::team::SharedRef;
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
         let target = load.target.relation()?;
-        let condition = load.program.where_clause.conditions.cast::<pg_sys::Node>();
+        let condition = load.program.where_clause.conditions.node();
         let (options, mapping) = (&load.request.options, &load.mapping);
         let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let mut rows = load.rows.take().ok_or_else(no_rows)?;
@@ -66,8 +66,7 @@ impl Leader {
                 // load.
                 pg_sys::CommandCounterIncrement();
             }
-            let text = || CStr::from_ptr(pg_sys::nodeToString(condition.cast())).to_owned();
-            (xmin.into_inner(), command, (!condition.is_null()).then(text))
+            (xmin.into_inner(), command, condition.map(|node| written(Some(node))))
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         let relations = leaves::lock_leaves(target);
@@ -93,12 +92,11 @@ impl Leader {
         let starts: Vec<u32> = leaves.iter().map(|leaf| leaf.pages()).collect();
         let mut list = Vec::new();
         let traces = traces(&rows);
-        // SAFETY: as above; closed, the locks stay.
-        let (is_safe, complain, keys, held) = unsafe {
+        let (is_safe, complain, keys, held) = {
             let hazards = Hazards::new();
             let safe = leaves.iter().all(|&leaf| hazards.relation_is_safe(leaf))
                 && hazards.relation_is_safe(target)
-                && hazards.is_safe(condition)
+                && condition.is_none_or(|condition| hazards.is_safe(condition))
                 && is_safe_to_read(&hazards, rows.columns(), load.program.projection)
                 // An inlined expression does the same as its function, so the function's label counts.
                 && mapping.function.is_none_or(|function| hazards.function_is_safe(function))
@@ -106,7 +104,7 @@ impl Leader {
                 && more
                     .iter()
                     .try_fold(true, |safe, source| Ok::<_, Error>(safe && Further::is_safe(source, &hazards)?))?
-                && defaults.expressions().all(|state| hazards.is_safe((*state).expr.cast()))
+                && defaults.expressions().filter_map(Expression::node).all(|default| hazards.is_safe(default))
                 && defaults.is_shareable();
             // An expression that is not parallel safe may also write to the table.
             let collect = safe && !is_dry;
@@ -190,14 +188,12 @@ impl Leader {
         if !is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
-        // SAFETY: the nodes are of the INSERT's plan, with the foreign table's columns, or of expressions over this
-        // input row.
-        let projection = load.program.projection.map(|nodes| unsafe {
+        let projection = load.program.projection.map(|nodes| {
             if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory().as_ptr());
+                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory());
             }
             let inputs = source::input_descriptor(target, mapping);
-            Projection::over(nodes, inputs.as_ptr(), rows.columns(), copy.on_error, executor.memory().as_ptr())
+            Projection::over(nodes, inputs, rows.columns(), copy.on_error, executor.memory())
         });
         let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
         let projection = projection.or_else(|| load.program.joined.map(of_scan));

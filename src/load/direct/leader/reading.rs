@@ -18,21 +18,16 @@ use crate::rows::hazard::Hazards;
 use crate::rows::row::Rows;
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
+use crate::server::expression::Expression;
 
 /// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
-///
-/// # Safety
-/// The columns are of an open file, the nodes of a plan.
-pub(super) unsafe fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
-    // SAFETY: a column has its own default's state, or null; the nodes are expressions of the plan.
-    unsafe {
-        let column_is_safe = |column: &Column| {
-            let default = column.default.as_ref();
-            hazards.column_is_safe(column) && default.is_none_or(|state| hazards.is_safe(state.expr.cast()))
-        };
-        nodes.is_none_or(|nodes| hazards.is_safe(nodes.all()))
-            && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
-    }
+pub(super) fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
+    let column_is_safe = |column: &Column| {
+        let default = column.default.and_then(Expression::node);
+        hazards.column_is_safe(column) && default.is_none_or(|default| hazards.is_safe(default))
+    };
+    nodes.and_then(Nodes::all).is_none_or(|nodes| hazards.is_safe(nodes))
+        && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
 }
 
 /// How rows of a file can be traced to its records.

@@ -23,8 +23,7 @@ pub fn of_expression(expression: Node<'_>, place: usize, foreign: pg_sys::Oid) -
     if expression.any(is_other) {
         return no(why);
     }
-    // SAFETY: an expression.
-    if let Some(call) = unsafe { volatile::call_in(expression.as_ptr()) } {
+    if let Some(call) = volatile::call_in(expression) {
         return Err(format!("An expression {call}."));
     }
     if takes_ids(expression) {

@@ -20,6 +20,7 @@ use crate::error::OrRaise;
 use crate::load::direct::{self, Columns};
 use crate::load::wrapper::Wrapper;
 use crate::program::volatile;
+use crate::server::lookup::is_temporary;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::OpenRelation;
 
@@ -61,7 +62,7 @@ pub fn of_expressions(root: Root<'_>, columns: &[i32]) -> Answer<Reach> {
         query.targetList = targets.as_ptr();
         let node = (&raw mut query).cast::<pg_sys::Node>();
         // Functions and subqueries of the FROM clause are in the range table.
-        if let Some(call) = volatile::call_in(node) {
+        if let Some(call) = Node::from_raw(node).and_then(volatile::call_in) {
             return Err(format!("An expression {call}."));
         }
         if pg_sys::contain_volatile_functions(node) {
@@ -155,9 +156,7 @@ impl Search {
         if self.targets.contains(&entry.relid) {
             return no("The SELECT reads the table that rows are inserted into.");
         }
-        // SAFETY: a guarded catalog lookup.
-        let persistence = unsafe { pg_sys::get_rel_persistence(entry.relid) }.cast_unsigned();
-        self.is_temporary |= persistence == pg_sys::RELPERSISTENCE_TEMP;
+        self.is_temporary |= is_temporary(entry.relid);
         Ok(())
     }
 }
