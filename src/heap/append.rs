@@ -38,7 +38,6 @@ use crate::server::section::{Redo, Section};
 use crate::server::sent::sent;
 use crate::server::stages::{Stage, Stages, Watch};
 
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
 /// XLOG_HEAP2_MULTI_INSERT | XLOG_HEAP_INIT_PAGE (heapam_xlog.h)
 const MULTI_INSERT_INIT: u8 = 0x50 | 0x80;
 /// XLH_INSERT_LAST_IN_MULTI (heapam_xlog.h)
@@ -164,9 +163,7 @@ impl Appender {
             self.redo.let_checkpoint_pass();
         }
         let lock = self.traits.shared.then(|| ExtensionLock::take(self.relation));
-        // SAFETY: guarded calls on an open relation. The SMgrRelation is fetched again because it may have been closed
-        // during the wait.
-        let first = unsafe { pg_sys::smgrnblocks(pg_sys::RelationGetSmgr(self.relation.as_ptr()), MAIN) };
+        let first = self.relation.pages();
         let segments = self.file.open_segments(first, count)?;
         pgrx::check_for_interrupts!();
         point!("append.ready");

@@ -36,23 +36,6 @@ pub fn check_freeze(relation: Relation<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Has a function locked a row of the page in the meantime? Such a lock leaves the page all-visible (heap_lock_tuple,
-/// heapam.c), but VACUUM must find the lock's transaction id before it is too old.
-///
-/// # Safety
-/// The page is of a heap and is locked.
-unsafe fn has_xmax(page: pg_sys::Page) -> bool {
-    // SAFETY: this function's contract covers the page; line pointers exist up to the last offset, tuples where they
-    // are normal.
-    unsafe {
-        (1..=pg_sys::PageGetMaxOffsetNumber(page)).any(|offset| {
-            let id = pg_sys::PageGetItemId(page, offset);
-            let tuple = pg_sys::PageGetItem(page, id).cast::<pg_sys::HeapTupleHeaderData>();
-            (*id).lp_flags() == pg_sys::LP_NORMAL && (*tuple).t_infomask & pg_sys::HEAP_XMAX_INVALID as u16 == 0
-        })
-    }
-}
-
 /// Sets the visibility map's bits for the pages of frozen rows from `start` on. Guarded.
 pub fn set_visibility(relation: Relation<'_>, start: u32) {
     let dirties = compat::dirties_visible(relation);
@@ -69,7 +52,14 @@ pub fn set_visibility(relation: Relation<'_>, start: u32) {
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
             let page = pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>();
             if (*page).pd_flags & ALL_VISIBLE != 0 {
-                let frozen = if has_xmax(page.cast()) { 0 } else { pg_sys::VISIBILITYMAP_ALL_FROZEN };
+                // A function may have locked a row of the page in the meantime. Such a lock leaves the page all-visible
+                // (heap_lock_tuple, heapam.c), but VACUUM must find the lock's transaction id before it is too old.
+                let has_xmax = (1..=pg_sys::PageGetMaxOffsetNumber(page.cast())).any(|offset| {
+                    let id = pg_sys::PageGetItemId(page.cast(), offset);
+                    let tuple = pg_sys::PageGetItem(page.cast(), id).cast::<pg_sys::HeapTupleHeaderData>();
+                    (*id).lp_flags() == pg_sys::LP_NORMAL && (*tuple).t_infomask & pg_sys::HEAP_XMAX_INVALID as u16 == 0
+                });
+                let frozen = if has_xmax { 0 } else { pg_sys::VISIBILITYMAP_ALL_FROZEN };
                 let bits = pg_sys::VISIBILITYMAP_ALL_VISIBLE | frozen;
                 let none = pg_sys::InvalidTransactionId;
                 // The page was written past shared buffers with its flag set; still marked dirty as lazy_scan_prune

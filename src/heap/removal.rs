@@ -34,6 +34,7 @@ use self::page::Deleter;
 use self::windows::Windows;
 use super::append::Traits;
 use crate::error::{Error, Result};
+use crate::server::holder::HeapRow;
 use crate::server::points::point;
 use crate::server::relation::Relation;
 use crate::server::usage::Cpu;
@@ -82,12 +83,12 @@ impl Removal {
         Removal { relation, needs_wal, in_place, workers, rows: Vec::new(), cpu: Cpu::default() }
     }
 
-    /// Add a row that is to be removed. Guarded.
-    ///
-    /// # Safety
-    /// This transaction has inserted it.
-    pub unsafe fn put(&mut self, row: u64) -> Result<()> {
-        self.rows.push(row);
+    /// Add a row of the relation that is to be removed, which this transaction has inserted. Guarded.
+    pub fn put(&mut self, row: HeapRow<'_>) -> Result<()> {
+        if row.heap() != self.relation {
+            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not find the position of a row of the load"));
+        }
+        self.rows.push(number_of(&row.tid()));
         if self.rows.len() < MOST { Ok(()) } else { self.run() }
     }
 
@@ -103,8 +104,8 @@ impl Removal {
         for &row in rows.iter().filter(|&&row| row != 0) {
             pgrx::check_for_interrupts!();
             left += 1;
-            // SAFETY: a row that this transaction has inserted into the relation, by the contract of `put`.
-            unsafe { delete(relation, row)? };
+            // SAFETY: a row of the relation: see `put`.
+            delete(unsafe { HeapRow::new(relation, row_of(row)) })?;
         }
         // SAFETY: a guarded call on an open relation.
         (left..rows.len()).for_each(|_| unsafe { pg_sys::pgstat_count_heap_delete(relation.as_ptr()) });
@@ -133,22 +134,18 @@ impl Removal {
 }
 
 /// Delete a row that this transaction has inserted with heap_delete. Guarded.
-///
-/// # Safety
-/// The relation is a heap that is locked for writing; the row is in it.
-pub unsafe fn delete(relation: Relation<'_>, row: u64) -> Result<()> {
+pub fn delete(row: HeapRow<'_>) -> Result<()> {
     // No other transaction can have touched a row of this open one. An earlier command has inserted the row, or it would
     // not exist yet. One command deletes all rows, since each pair of inserting and deleting command is kept in memory
     // to the end of the transaction.
     // SAFETY: guarded calls for a row that exists, with local variables.
     unsafe {
-        let mut row = row_of(row);
+        let (heap, mut row) = (row.heap().as_ptr(), row.tid());
         let mut failure = pg_sys::TM_FailureData::default();
         let command = pg_sys::GetCurrentCommandId(true);
         let nothing = std::ptr::null_mut();
         // No wait occurs: `wait` is true so that heap_delete accepts rows which this transaction has locked.
-        let result =
-            pg_sys::heap_delete(relation.as_ptr(), &raw mut row, command, nothing, true, &raw mut failure, false);
+        let result = pg_sys::heap_delete(heap, &raw mut row, command, nothing, true, &raw mut failure, false);
         if result != pg_sys::TM_Result::TM_Ok {
             let message = format!("could not take back a row of the load (result {result})");
             return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));

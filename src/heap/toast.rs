@@ -11,7 +11,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::server::relation::Relation;
-use crate::server::slot::RowArrays;
+use crate::server::slot::Row;
 use crate::server::unguarded;
 
 /// TOAST_HAS_NULLS (toast_helper.h)
@@ -82,7 +82,7 @@ pub struct Toaster {
 #[derive(Debug)]
 pub struct WideRow<'t> {
     toaster: &'t mut Toaster,
-    relation: Relation<'static>,
+    relation: Relation<'t>,
 }
 
 /// A tuple of a relation in the memory context that was current when it was formed.
@@ -96,10 +96,8 @@ impl Toaster {
     /// Copy a row of a relation. A varlena that a header of one byte makes as short as a TOAST pointer gets this header
     /// (see `packed`). Also returns the size of its tuple if all values are stored out of line that can be: no tuple of the
     /// row is smaller. Guarded; allocates in the current memory context.
-    ///
-    /// # Safety
-    /// The arrays are a row of the relation, whose values exist as long as the result is used.
-    pub unsafe fn load(&mut self, relation: Relation<'static>, arrays: RowArrays) -> (WideRow<'_>, usize) {
+    pub fn load<'t>(&'t mut self, row: Row<'t>) -> (WideRow<'t>, usize) {
+        let (relation, arrays) = (row.relation(), row.arrays());
         let descriptor = relation.descriptor();
         let natts = descriptor.len();
         // SAFETY: the arrays are as long as the descriptor, and its values are of the attributes' types.
@@ -134,7 +132,7 @@ impl Toaster {
     ///
     /// # Safety
     /// The bytes of a tuple of the relation, at a multiple of MAXALIGN, which exist as long as the result is used.
-    pub unsafe fn load_tuple(&mut self, relation: Relation<'static>, tuple: &[u8]) -> WideRow<'_> {
+    pub unsafe fn load_tuple<'t>(&'t mut self, relation: Relation<'t>, tuple: &'t [u8]) -> WideRow<'t> {
         let mut tuple = pg_sys::HeapTupleData {
             t_len: u32::try_from(tuple.len()).unwrap_or(0),
             t_tableOid: relation.oid(),

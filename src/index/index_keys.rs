@@ -199,7 +199,7 @@ fn immediate_btree(index: Relation<'_>) -> Option<IndexForm> {
 /// The shape of an index's keys, if they are integers or strings of bytes here. Guarded.
 pub fn shape(relation: Relation<'_>, index: Relation<'_>) -> Option<IndexProperties> {
     let form = immediate_btree(index).filter(|form| form.keys == index.descriptor().len())?;
-    if !index.index_nodes().into_iter().all(NodeList::is_empty) {
+    if index.is_computed() {
         return None;
     }
     let mut attributes = Vec::with_capacity(form.keys);

@@ -230,8 +230,9 @@ impl LeafWriter {
             if strict {
                 self.key().scantid = null_mut();
             }
-            // SAFETY: a plain frame, and the number of a tuple of the leaf.
-            let compare = |number| unsafe { self.compare(page, number) };
+            let (index, key) = (self.index.as_ptr(), self.key.as_ptr().cast());
+            // SAFETY: a plain frame; the number of a tuple of the leaf, and the scan key of a tuple that is valid.
+            let compare = |number| unsafe { c::_bt_compare(index, key, page.as_ptr(), number) };
             // A tuple is usually close to the previous one.
             let stride = if count == 0 { u16::MAX } else { 1 };
             let Some(next) = leaf.position(position, stride, compare) else { return count };
@@ -294,16 +295,6 @@ impl LeafWriter {
         let key = self.key();
         key.scantid = tuple.row();
         key.anynullkeys = any_null;
-    }
-
-    /// Compares the scan key with a tuple of a page.
-    ///
-    /// # Safety
-    /// A plain frame; the page has this item, and the tuple of `search_for` is still valid.
-    #[inline]
-    unsafe fn compare(&self, page: &LockedPage, number: u16) -> i32 {
-        // SAFETY: a plain frame; a page of the index, and its scan key.
-        unsafe { c::_bt_compare(self.index.as_ptr(), self.key.as_ptr().cast(), page.as_ptr(), number) }
     }
 
     /// Whether two tuples have equal keys.

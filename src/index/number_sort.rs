@@ -5,6 +5,7 @@
 
 use pgrx::pg_sys;
 
+use crate::server::memory_context::MemoryContext;
 use crate::server::unguarded as c;
 
 /// Rows between two checks for interrupts.
@@ -16,7 +17,7 @@ pub struct NumberSort<const N: usize> {
     /// In kB.
     memory: i32,
     /// Memory context of the server's sort: the one in which this was created.
-    context: pg_sys::MemoryContext,
+    context: MemoryContext,
     /// The rows while they fit into memory, and how many of them were returned.
     few: Vec<[i64; N]>,
     taken: usize,
@@ -28,9 +29,7 @@ pub struct NumberSort<const N: usize> {
 impl<const N: usize> NumberSort<N> {
     /// Creates a sort with `memory` kB. The current memory context must outlive it.
     pub fn new(memory: i32) -> NumberSort<N> {
-        // SAFETY: a variable of this process.
-        let context = unsafe { pg_sys::CurrentMemoryContext };
-        NumberSort { memory, context, few: Vec::new(), taken: 0, many: None, count: 0 }
+        NumberSort { memory, context: MemoryContext::current(), few: Vec::new(), taken: 0, many: None, count: 0 }
     }
 
     pub fn put(&mut self, row: [u64; N]) {
@@ -45,14 +44,10 @@ impl<const N: usize> NumberSort<N> {
         if has_room {
             return self.few.push(signed(row));
         }
-        // SAFETY: the context outlives this.
-        let mut many = unsafe {
-            let caller = pg_sys::MemoryContextSwitchTo(self.context);
-            // The other half is used by the rows until all of them are handed over.
-            let many = Many::new(self.memory / 2);
-            pg_sys::MemoryContextSwitchTo(caller);
-            many
-        };
+        let entered = self.context.enter();
+        // The other half is used by the rows until all of them are handed over.
+        let mut many = Many::new(self.memory / 2);
+        drop(entered);
         for (i, row) in std::mem::take(&mut self.few).into_iter().enumerate() {
             if i % INTERVAL == 0 {
                 pgrx::check_for_interrupts!();

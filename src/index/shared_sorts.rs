@@ -66,8 +66,7 @@ impl SharedSorts {
                 return None;
             }
             let sorts = SharedSorts { segment, count, each };
-            for number in 0..count {
-                let place = sorts.place(number);
+            for place in (0..count).filter_map(|number| sorts.place(number)) {
                 place.cast::<SortTally>().write(SortTally { participants: AtomicU64::new(0), rows: AtomicU64::new(0) });
                 pg_sys::tuplesort_initialize_shared(place.add(size_of::<SortTally>()).cast(), most, segment);
             }
@@ -93,27 +92,24 @@ impl SharedSorts {
             let most = i32::try_from(participants).unwrap_or(0);
             let each = size_of::<SortTally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
             let sorts = SharedSorts { segment, count, each };
-            for number in 0..count {
-                pg_sys::tuplesort_attach_shared(sorts.place(number).add(size_of::<SortTally>()).cast(), segment);
+            for place in (0..count).filter_map(|number| sorts.place(number)) {
+                pg_sys::tuplesort_attach_shared(place.add(size_of::<SortTally>()).cast(), segment);
             }
             Ok(sorts)
         }
     }
 
-    /// # Safety
-    /// `number` is less than `count`.
-    unsafe fn place(&self, number: usize) -> *mut u8 {
-        // SAFETY: attached; this function's contract covers the number.
-        unsafe { pg_sys::dsm_segment_address(self.segment).cast::<u8>().add(number * self.each) }
+    fn place(&self, number: usize) -> Option<*mut u8> {
+        // SAFETY: attached, and there is room for `count` sorts.
+        (number < self.count)
+            .then(|| unsafe { pg_sys::dsm_segment_address(self.segment).cast::<u8>().add(number * self.each) })
     }
 
     /// Return one of the sorts.
     pub fn get(&self, number: usize) -> Option<SharedSort> {
-        // SAFETY: a checked number; made by `create`.
-        (number < self.count).then(|| unsafe {
-            let place = self.place(number);
-            SharedSort { tally: place.cast(), sort: place.add(size_of::<SortTally>()).cast() }
-        })
+        // SAFETY: made by `create`.
+        self.place(number)
+            .map(|place| unsafe { SharedSort { tally: place.cast(), sort: place.add(size_of::<SortTally>()).cast() } })
     }
 
     /// Detach; the last process to do so deletes the sorted tuples. Guarded.

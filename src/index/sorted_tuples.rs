@@ -9,6 +9,8 @@ use pgrx::pg_sys;
 
 use super::shared_sorts::{Role, SharedSort};
 use super::tuple_sort::BegunSort;
+use crate::server::index_tuple::IndexTuple;
+use crate::server::memory_context::MemoryContext;
 use crate::server::owner::as_owner;
 use crate::server::points::point_plain;
 use crate::server::relation::Relation;
@@ -72,7 +74,7 @@ struct Comparison<'a> {
     all_equal_image: bool,
     sought: Sought,
     /// Memory context for one call.
-    scratch: pg_sys::MemoryContext,
+    scratch: MemoryContext,
 }
 
 /// Tuples of an index, in order.
@@ -85,7 +87,7 @@ pub struct SortedTuples<'a> {
     key: Opaque,
     comparison: Comparison<'a>,
     /// Memory context of all parts.
-    memory: pg_sys::MemoryContext,
+    memory: MemoryContext,
     buffer: *mut u8,
     /// The tuples of the batch, in the buffer.
     places: Vec<BatchTuple>,
@@ -135,21 +137,12 @@ impl<'a> SortedTuples<'a> {
             _ if deduplicate => Sought::SameValues,
             _ => Sought::Nothing,
         };
+        let memory = MemoryContext::current().child(c"pg_bulk sorted tuples");
+        let scratch = memory.child(c"pg_bulk index tuple");
+        let _entered = memory.enter();
         // SAFETY: guarded calls on open relations; the closure owns nothing.
         unsafe {
-            let context = |parent, name: &std::ffi::CStr| {
-                pg_sys::AllocSetContextCreateInternal(
-                    parent,
-                    name.as_ptr(),
-                    pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                    pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-                )
-            };
-            let memory = context(pg_sys::CurrentMemoryContext, c"pg_bulk sorted tuples");
-            let scratch = context(memory, c"pg_bulk index tuple");
-            let old = pg_sys::MemoryContextSwitchTo(memory);
-            let sorted = SortedTuples {
+            SortedTuples {
                 heap,
                 index,
                 is_over: sort.is_none(),
@@ -168,9 +161,7 @@ impl<'a> SortedTuples<'a> {
                 places: Vec::with_capacity(BATCH_TUPLES),
                 previous: pg_sys::palloc(LONGEST).cast(),
                 has_previous: false,
-            };
-            pg_sys::MemoryContextSwitchTo(old);
-            sorted
+            }
         }
     }
 
@@ -200,16 +191,16 @@ impl<'a> SortedTuples<'a> {
             // SAFETY: guarded calls, which allocate in `scratch`; the closure owns nothing. Tuples must be aligned, so
             // the bytes are copied. The pivot has the length in its header.
             unsafe {
-                let old = pg_sys::MemoryContextSwitchTo(scratch);
+                let entered = scratch.enter();
                 let [left, right] = [left, right].map(|bytes| {
                     let place = pg_sys::palloc(bytes.len()).cast::<u8>();
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
                     place.cast::<pg_sys::IndexTupleData>()
                 });
                 let pivot = guard(|| c::_bt_truncate(self.index.as_ptr(), left, right, self.key));
-                pg_sys::MemoryContextSwitchTo(old);
-                let bytes = std::slice::from_raw_parts(pivot.cast::<u8>(), len_of(pivot)).to_vec();
-                pg_sys::MemoryContextReset(scratch);
+                drop(entered);
+                let bytes = IndexTuple::from_raw(pivot).unaligned_bytes().to_vec();
+                pg_sys::MemoryContextReset(scratch.as_ptr());
                 bytes
             }
         })
@@ -245,8 +236,8 @@ impl<'a> SortedTuples<'a> {
         if let Some(sort) = self.sort {
             sort.end();
         }
-        // SAFETY: a guarded call; made by `new`.
-        unsafe { pg_sys::MemoryContextDelete(self.memory) };
+        // SAFETY: made by `new`, with all parts.
+        unsafe { self.memory.delete() };
     }
 
     /// Fills the batch.
@@ -268,12 +259,12 @@ impl<'a> SortedTuples<'a> {
                     self.is_over = true;
                     break;
                 }
-                let len = len_of(tuple);
+                let len = IndexTuple::from_raw(tuple).size();
                 let place = self.buffer.add(used);
                 std::ptr::copy_nonoverlapping(tuple.cast::<u8>().cast_const(), place, len);
                 let (mut same, mut equal) = (false, false);
                 if !before.is_null() {
-                    let (left, right) = (before.cast_mut().cast(), place.cast());
+                    let [left, right] = [before.cast_mut(), place].map(|at| IndexTuple::from_raw(at.cast()));
                     match self.comparison.sought {
                         Sought::EqualKeys { nulls_equal } => {
                             equal = self.comparison.are_equal(nulls_equal, left, right);
@@ -288,21 +279,12 @@ impl<'a> SortedTuples<'a> {
                 used += len;
             }
             if !before.is_null() && before != self.previous.cast_const() {
-                std::ptr::copy_nonoverlapping(before, self.previous, len_of(before.cast_mut().cast()));
+                let len = IndexTuple::from_raw(before.cast_mut().cast()).size();
+                std::ptr::copy_nonoverlapping(before, self.previous, len);
                 self.has_previous = true;
             }
         }
     }
-}
-
-/// The length of a tuple, from its header.
-///
-/// # Safety
-/// A valid tuple.
-#[inline]
-unsafe fn len_of(tuple: pg_sys::IndexTuple) -> usize {
-    // SAFETY: a valid tuple.
-    usize::from(unsafe { (*tuple).t_info } & SIZE_MASK)
 }
 
 impl Comparison<'_> {
@@ -310,35 +292,32 @@ impl Comparison<'_> {
     ///
     /// # Safety
     /// A plain frame; tuples of the index.
-    unsafe fn are_same(&self, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
-        // SAFETY: tuples of the index; a tuple has the length in its header.
-        unsafe {
-            let data = |tuple: pg_sys::IndexTuple| {
-                std::slice::from_raw_parts(tuple.cast::<u8>(), len_of(tuple)).get(HEADER..).unwrap_or_default()
-            };
-            if (*left).t_info == (*right).t_info && data(left) == data(right) {
-                return true;
-            }
-            // In most pairs the first column differs.
-            if ((*left).t_info | (*right).t_info) & NULL_MASK == 0
-                && let (Some(left), Some(right)) =
-                    (first(data(left), self.first_len), first(data(right), self.first_len))
-                && left != right
-            {
-                return false;
-            }
-            usize::try_from(c::_bt_keep_natts_fast(self.index.as_ptr(), left, right)).unwrap_or(0) > self.columns
+    unsafe fn are_same(&self, left: IndexTuple<'_>, right: IndexTuple<'_>) -> bool {
+        let [left_data, right_data] =
+            [left, right].map(|tuple| tuple.unaligned_bytes().get(HEADER..).unwrap_or_default());
+        if left.info() == right.info() && left_data == right_data {
+            return true;
         }
+        // In most pairs the first column differs.
+        if (left.info() | right.info()) & NULL_MASK == 0
+            && let (Some(left), Some(right)) = (first(left_data, self.first_len), first(right_data, self.first_len))
+            && left != right
+        {
+            return false;
+        }
+        // SAFETY: a plain frame, and tuples of the index.
+        let equal = unsafe { c::_bt_keep_natts_fast(self.index.as_ptr(), left.as_ptr(), right.as_ptr()) };
+        usize::try_from(equal).unwrap_or(0) > self.columns
     }
 
     /// Are the keys of two tuples such that a unique index cannot contain both?
     ///
     /// # Safety
     /// A plain frame; tuples of the index.
-    unsafe fn are_equal(&self, nulls_equal: bool, left: pg_sys::IndexTuple, right: pg_sys::IndexTuple) -> bool {
+    unsafe fn are_equal(&self, nulls_equal: bool, left: IndexTuple<'_>, right: IndexTuple<'_>) -> bool {
         // SAFETY: tuples of the index. The arrays have space for the values of any index tuple.
         unsafe {
-            let has_nulls = ((*left).t_info | (*right).t_info) & NULL_MASK != 0;
+            let has_nulls = (left.info() | right.info()) & NULL_MASK != 0;
             if self.all_equal_image && (!has_nulls || nulls_equal) {
                 return self.are_same(left, right);
             }
@@ -347,10 +326,10 @@ impl Comparison<'_> {
             let nothing = pg_sys::Datum::from(0usize);
             let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
             let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-            c::index_deform_tuple(left, descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
-            c::index_deform_tuple(right, descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
+            c::index_deform_tuple(left.as_ptr(), descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
+            c::index_deform_tuple(right.as_ptr(), descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
             let old = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = self.scratch;
+            pg_sys::CurrentMemoryContext = self.scratch.as_ptr();
             let mut equal = true;
             for column in 0..self.columns.min(MOST_KEYS) {
                 let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
@@ -367,7 +346,7 @@ impl Comparison<'_> {
                 }
             }
             pg_sys::CurrentMemoryContext = old;
-            c::MemoryContextReset(self.scratch);
+            c::MemoryContextReset(self.scratch.as_ptr());
             equal
         }
     }

@@ -12,6 +12,7 @@ use pgrx::pg_sys;
 
 use super::shared_sorts::{Role, SharedSort};
 use crate::server::elsewhere::Elsewhere;
+use crate::server::memory_context::MemoryContext;
 use crate::server::owner::as_owner;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::unguarded::{self as c, guard};
@@ -43,7 +44,7 @@ pub struct TupleSort {
     /// Memory of the sort, in kB.
     memory: i32,
     /// Memory context of all parts.
-    context: pg_sys::MemoryContext,
+    context: MemoryContext,
     shared: Option<SharedSort>,
     /// Set while messages concern index entries, and not the current line.
     elsewhere: Elsewhere,
@@ -115,8 +116,7 @@ impl TupleSort {
             slot: std::ptr::null_mut(),
             sort: None,
             memory: i32::try_from(memory / 1024).unwrap_or(i32::MAX),
-            // SAFETY: a variable of this process.
-            context: unsafe { pg_sys::CurrentMemoryContext },
+            context: MemoryContext::current(),
             shared,
             elsewhere,
             rows: 0,
@@ -236,10 +236,10 @@ impl TupleSort {
 
     /// Creates the executor state, and begins the sort. As the table's owner. Guarded.
     fn prepare(&mut self, heap: Relation<'_>, index: Relation<'_>) -> *mut pg_sys::Tuplesortstate {
+        let _entered = self.context.enter();
         // SAFETY: guarded calls, whose results live in this memory context; relations are open until the sort is
         // closed.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(self.context);
             if self.estate.is_null() {
                 self.info = pg_sys::BuildIndexInfo(index.as_ptr());
                 let (descriptor, operations) = (heap.descriptor().as_ptr(), &raw const pg_sys::TTSOpsHeapTuple);
@@ -256,7 +256,6 @@ impl TupleSort {
             let sort = self.sort.get_or_insert_with(|| {
                 BegunSort::begin(heap, index, memory, shared.map(|shared| (shared, Role::Participant)))
             });
-            pg_sys::MemoryContextSwitchTo(old);
             sort.as_ptr()
         }
     }

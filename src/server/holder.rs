@@ -121,16 +121,35 @@ fn serialization_failure(what: &str) -> Error {
     Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
 }
 
+/// A row that was found in a heap, which is locked for writing.
+#[derive(Debug, Clone, Copy)]
+pub struct HeapRow<'a> {
+    heap: Relation<'a>,
+    tid: pg_sys::ItemPointerData,
+}
+
+impl<'a> HeapRow<'a> {
+    /// # Safety
+    /// The heap is locked for writing, and has a tuple with this TID, which may be dead, as long as the handle is used.
+    pub const unsafe fn new(heap: Relation<'a>, tid: pg_sys::ItemPointerData) -> HeapRow<'a> {
+        HeapRow { heap, tid }
+    }
+
+    pub const fn heap(self) -> Relation<'a> {
+        self.heap
+    }
+
+    pub const fn tid(self) -> pg_sys::ItemPointerData {
+        self.tid
+    }
+}
+
 /// Deletes a row of the table that has a key. Returns false if it was deleted or updated meanwhile. Waits for
 /// transactions that have locked the row. Guarded.
-///
-/// # Safety
-/// The relation is a heap that is locked for writing; the row was found in it.
-pub unsafe fn delete(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<bool> {
-    check_visible(heap, row)?;
-    // SAFETY: this function's contract covers heap and row; guarded calls, with a copy of the TID.
+pub fn delete(HeapRow { heap, tid: mut row }: HeapRow<'_>) -> Result<bool> {
+    check_visible(heap, &row)?;
+    // SAFETY: guarded calls with a row of the heap.
     unsafe {
-        let mut row = *row;
         let mut failure = pg_sys::TM_FailureData::default();
         let command = pg_sys::GetCurrentCommandId(true);
         let nothing = std::ptr::null_mut();

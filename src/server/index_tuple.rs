@@ -43,17 +43,29 @@ impl<'a> IndexTuple<'a> {
         unsafe { self.0.as_ref() }.t_tid
     }
 
+    /// t_info: the size, and flags.
+    #[inline]
+    pub const fn info(self) -> u16 {
+        // SAFETY: a valid tuple.
+        unsafe { self.0.as_ref() }.t_info
+    }
+
+    /// The tuple's bytes without its alignment.
+    #[inline]
+    pub fn unaligned_bytes(self) -> &'a [u8] {
+        self.bytes().get(..self.size()).unwrap_or_default()
+    }
+
     /// The tuple's bytes behind its TID, without its alignment.
     #[inline]
     pub fn without_row(self) -> &'a [u8] {
-        self.bytes().get(size_of::<pg_sys::ItemPointerData>()..self.size()).unwrap_or_default()
+        self.unaligned_bytes().get(size_of::<pg_sys::ItemPointerData>()..).unwrap_or_default()
     }
 
     /// IndexTupleSize (itup.h)
     #[inline]
     pub fn size(self) -> usize {
-        // SAFETY: a valid tuple.
-        usize::from(unsafe { self.0.as_ref() }.t_info & SIZE_MASK)
+        usize::from(self.info() & SIZE_MASK)
     }
 
     /// MAXALIGN(IndexTupleSize)

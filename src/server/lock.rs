@@ -106,6 +106,18 @@ impl ObjectLock {
     }
 }
 
+/// Locks a relation to the end of the transaction. Guarded.
+pub fn lock_relation(relation: pg_sys::Oid, lock: u32) {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::LockRelationOid(relation, lock.cast_signed()) }
+}
+
+/// Locks a relation like [`lock_relation`], if the lock is free. Guarded.
+pub fn try_lock_relation(relation: pg_sys::Oid, lock: u32) -> bool {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::ConditionalLockRelationOid(relation, lock.cast_signed()) }
+}
+
 /// Releases session-level locks when this process exits, after its transaction is aborted. Must be called before the
 /// process connects. Guarded.
 pub fn release_at_exit() {

@@ -25,8 +25,8 @@ use super::unguarded as c;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// A relation that is open as long as `'a`.
-#[derive(Debug, Clone, Copy)]
+/// A relation that is open as long as `'a`. Equal handles are of one relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Relation<'a>(NonNull<pg_sys::RelationData>, PhantomData<&'a pg_sys::RelationData>);
 
@@ -113,6 +113,11 @@ impl<'a> Relation<'a> {
     /// The relfilenode, which changes when the table is rewritten.
     pub const fn file(self) -> pg_sys::Oid {
         self.form().relfilenode
+    }
+
+    /// The references that this process holds, without that of the server for its own catalogs.
+    pub fn references(self) -> i32 {
+        self.entry().rd_refcnt - i32::from(self.entry().rd_isnailed)
     }
 
     /// Whether the number of rows has been estimated.
@@ -203,6 +208,11 @@ impl<'a> Relation<'a> {
             checks_xmin: form.indcheckxmin,
             nulls_equal: form.indnullsnotdistinct,
         })
+    }
+
+    /// Has an index expressions or a predicate? Guarded.
+    pub fn is_computed(self) -> bool {
+        !self.index_nodes().into_iter().all(NodeList::is_empty)
     }
 
     /// Returns the numbers of the table's attributes in the keys of an index, 0 for an expression; empty if the relation

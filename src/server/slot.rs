@@ -4,7 +4,8 @@
 //! the executor make them (MakeTupleTableSlot, execTuples.c). Its arrays keep their addresses until it is dropped.
 //! [`RowArrays`] are these arrays, or arrays of pg_bulk: a value and a null flag for each attribute. They are cells,
 //! because the server and several parts of pg_bulk use the same arrays. All indexes are checked. The arrays are always
-//! initialized, but what a datum points to is up to those who read it: functions that look behind a datum are unsafe.
+//! initialized, but what a datum points to is up to those who read it: functions that look behind a datum are unsafe, or
+//! take a [`Row`].
 //!
 //! Nothing here calls the server, except where a comment says guarded. So plain frames may use it.
 
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys::{self, Datum};
 
-use super::relation::TupleDesc;
+use super::relation::{Relation, TupleDesc};
 
 /// Values and null flags of a row, one for each attribute of a tuple descriptor.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +104,32 @@ impl<'a> RowArrays<'a> {
     #[inline(always)]
     pub const fn nulls(self) -> *mut bool {
         self.nulls
+    }
+}
+
+/// A row of a relation: arrays with a value of its type for each attribute.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    arrays: RowArrays<'a>,
+    relation: Relation<'a>,
+}
+
+impl<'a> Row<'a> {
+    /// # Safety
+    /// The arrays have a value of its type for each attribute of the relation, and nothing changes or frees a value as long
+    /// as the handle, its copies, and what is made of them are used.
+    #[inline(always)]
+    pub const unsafe fn new(arrays: RowArrays<'a>, relation: Relation<'a>) -> Row<'a> {
+        Row { arrays, relation }
+    }
+
+    pub const fn relation(self) -> Relation<'a> {
+        self.relation
+    }
+
+    #[inline(always)]
+    pub const fn arrays(self) -> RowArrays<'a> {
+        self.arrays
     }
 }
 

@@ -126,6 +126,12 @@ unsafe fn run_in(
     }
 }
 
+/// Begins the next command, which sees the changes of those before. Guarded, and outside of parallel mode.
+pub fn next_command() {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::CommandCounterIncrement() }
+}
+
 /// The error for a name that resolves to another object than before.
 pub fn replaced() -> Error {
     let message = "a table or function of the load was renamed or replaced concurrently";

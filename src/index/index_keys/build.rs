@@ -37,6 +37,7 @@ use crate::server::compat;
 use crate::server::points::point;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::shared_files::SharedFiles;
+use crate::server::statement::next_command;
 use crate::server::unguarded::{self as c, guard};
 use crate::server::violation;
 
@@ -296,8 +297,7 @@ fn renew(
         compat::set_table_statistics(relation, relation.pages(), sources.rows as f64);
     }
     drop(open);
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::CommandCounterIncrement() };
+    next_command();
     point!("index.built");
     Ok(true)
 }

@@ -124,7 +124,23 @@ impl LeafWriter {
             if self.needs_wal {
                 c::XLogEnsureRecordSpace(pg_sys::XLR_MAX_BLOCK_ID as i32, 0);
             }
-            self.get_pages(pages);
+            // New pages, locked and zeroed. An error leaves them like this, as an error in _bt_split does, and VACUUM finds
+            // them.
+            let mut got = 0;
+            while got < pages.len() {
+                if self.no_free_pages {
+                    let room = pages.get_unchecked_mut(got..);
+                    got += c::guarded(|| fresh::extend(index, room).or_raise());
+                }
+                if let Some(place) = pages.get_mut(got) {
+                    point_plain!("leaf.page");
+                    let end = c::RelationGetNumberOfBlocksInFork(index.as_ptr(), MAIN);
+                    let page = place.insert(compat::new_index_page(index, self.heap));
+                    page.bytes().fill(0);
+                    self.no_free_pages = page.block() >= end;
+                    got += 1;
+                }
+            }
             for (place, page) in blocks.iter_mut().zip(pages.iter().flatten()) {
                 *place = page.block();
             }
@@ -163,32 +179,6 @@ impl LeafWriter {
         }
     }
 
-    /// Allocates pages, locked and zeroed. An error leaves them like this, as an error in _bt_split does, and VACUUM
-    /// finds them.
-    ///
-    /// # Safety
-    /// A plain frame.
-    unsafe fn get_pages(&mut self, pages: &mut [Option<ExclusivePage>]) {
-        let mut count = 0;
-        while count < pages.len() {
-            // SAFETY: a plain frame, and open relations.
-            unsafe {
-                if self.no_free_pages {
-                    let room = pages.get_unchecked_mut(count..);
-                    count += c::guarded(|| fresh::extend(self.index, room).or_raise());
-                }
-                if let Some(place) = pages.get_mut(count) {
-                    point_plain!("leaf.page");
-                    let end = c::RelationGetNumberOfBlocksInFork(self.index.as_ptr(), MAIN);
-                    let page = place.insert(compat::new_index_page(self.index, self.heap));
-                    page.bytes().fill(0);
-                    self.no_free_pages = page.block() >= end;
-                    count += 1;
-                }
-            }
-        }
-    }
-
     /// Returns the free space of a leaf, if it is the last one and a tuple, that of the scan key, belongs behind all its
     /// tuples.
     ///
@@ -203,8 +193,9 @@ impl LeafWriter {
         }
         // Dead rows count, too.
         self.key().scantid = if self.unique { null_mut() } else { tuple.row() };
-        // SAFETY: a plain frame, and the number of a tuple of the leaf.
-        let is_behind = unsafe { self.compare(page, last) } > 0;
+        let (index, key) = (self.index.as_ptr(), self.key.as_ptr().cast());
+        // SAFETY: a plain frame, the number of a tuple of the leaf, and the scan key of a tuple that is valid.
+        let is_behind = unsafe { c::_bt_compare(index, key, page.as_ptr(), last) } > 0;
         self.key().scantid = tuple.row();
         is_behind.then(|| page.free_space())
     }

@@ -14,14 +14,16 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::heap::leaves::may_refer;
 use crate::server::compat;
+use crate::server::lock::try_lock_relation;
 use crate::server::owner::{along_safe_path, may_run};
 use crate::server::relation::{OpenRelation, Relation};
+use crate::server::role::current_user;
+use crate::server::statement::next_command;
 
 /// A smaller file (in bytes) does not justify locking other sessions out.
 pub const WORTH_EXCLUSIVE: u64 = 1 << 20;
 
-const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
-const EXCLUSIVE: pg_sys::LOCKMODE = pg_sys::AccessExclusiveLock.cast_signed();
+const EXCLUSIVE: u32 = pg_sys::AccessExclusiveLock;
 
 /// Gives an empty table a new file, if this is allowed and the locks are free. True if the table has one now. Guarded.
 ///
@@ -57,8 +59,7 @@ pub fn renew(relation: Relation<'_>, references: i32) -> Result<bool> {
         compat::set_new_file(OpenRelation::open(toast, pg_sys::AccessExclusiveLock).get(), persistence);
     }
     let flags = pg_sys::REINDEX_REL_PROCESS_TOAST.cast_signed();
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::CommandCounterIncrement() };
+    next_command();
     along_safe_path(relation, || compat::reindex_relation(relid, flags));
     Ok(true)
 }
@@ -77,12 +78,13 @@ fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
 /// Locks all relations if all are free at once, else none. Guarded.
 fn lock_all(relids: &[pg_sys::Oid]) -> bool {
     for (i, &relid) in relids.iter().enumerate() {
-        // SAFETY: guarded calls; locks that were taken here.
-        unsafe {
-            if !pg_sys::ConditionalLockRelationOid(relid, EXCLUSIVE) {
-                relids.iter().take(i).for_each(|&taken| pg_sys::UnlockRelationOid(taken, EXCLUSIVE));
-                return false;
-            }
+        if !try_lock_relation(relid, EXCLUSIVE) {
+            // SAFETY: guarded calls; locks that were taken here.
+            relids
+                .iter()
+                .take(i)
+                .for_each(|&taken| unsafe { pg_sys::UnlockRelationOid(taken, EXCLUSIVE.cast_signed()) });
+            return false;
         }
     }
     true
@@ -90,20 +92,14 @@ fn lock_all(relids: &[pg_sys::Oid]) -> bool {
 
 /// Is the table empty, and not in use elsewhere in this session (CheckTableNotInUse, tablecmds.c)?
 fn is_unused(relation: Relation<'_>, references: i32) -> bool {
-    let relation = relation.as_ptr();
-    // SAFETY: guarded calls on an open relation.
-    unsafe {
-        pg_sys::RelationGetNumberOfBlocksInFork(relation, MAIN) == 0
-            && (*relation).rd_refcnt == references + i32::from((*relation).rd_isnailed)
-            && !pg_sys::AfterTriggerPendingOnRel((*relation).rd_id)
-    }
+    // SAFETY: a guarded call.
+    let is_pending = || unsafe { pg_sys::AfterTriggerPendingOnRel(relation.oid()) };
+    relation.pages() == 0 && relation.references() == references && !is_pending()
 }
 
 /// May the current user truncate the table? Guarded.
 fn may_truncate(relid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        let right = pg_sys::ACL_TRUNCATE as pg_sys::AclMode;
-        pg_sys::pg_class_aclcheck(relid, pg_sys::GetUserId(), right) == pg_sys::AclResult::ACLCHECK_OK
-    }
+    let right = pg_sys::ACL_TRUNCATE as pg_sys::AclMode;
+    // SAFETY: a guarded catalog lookup.
+    unsafe { pg_sys::pg_class_aclcheck(relid, current_user(), right) == pg_sys::AclResult::ACLCHECK_OK }
 }

@@ -26,6 +26,7 @@ use crate::load::memory;
 use crate::rows::row::RowArrays;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{KeptRelation, Relation};
+use crate::server::slot::Row;
 use crate::server::stages::{Stage, Stages, Watch};
 use crate::server::tuple_layout::attributes;
 
@@ -147,24 +148,31 @@ impl Heap {
     }
 
     /// Adds a row. Guarded.
-    ///
-    /// # Safety
-    /// The arrays have a value of its type for each attribute of the relation.
     #[inline]
-    pub unsafe fn add(
+    pub fn add(
         &mut self,
-        arrays: RowArrays,
+        row: Row<'_>,
         origin: Origin,
         form: &mut FormBuffer,
         append_lock: &AppendLock,
     ) -> Result<Added> {
         self.append_early(append_lock)?;
-        let mut watch = self.stages.sample();
-        // SAFETY: this function's contract covers the arrays; a datum is a usize.
-        let formed =
-            unsafe { self.layout.form(arrays.values().cast_const().cast(), arrays.nulls().cast_const(), form) };
-        self.stages.lap_sample(&mut watch, Stage::Tuple);
+        let (formed, watch) = self.form(row, form);
         self.add_formed(formed, origin, append_lock, watch)
+    }
+
+    /// Forms the tuple of a row. A row of another relation counts as wide, and cannot be stored either. Raises nothing.
+    #[inline(always)]
+    fn form<'f>(&mut self, row: Row<'_>, form: &'f mut FormBuffer) -> (Formed<'f>, Watch) {
+        let mut watch = self.stages.sample();
+        if row.relation() != self.relation {
+            return (Formed::External, watch);
+        }
+        let (values, nulls) = (row.arrays().values().cast_const().cast(), row.arrays().nulls().cast_const());
+        // SAFETY: a row of the relation, whose layout this is; a datum is a usize.
+        let formed = unsafe { self.layout.form(values, nulls, form) };
+        self.stages.lap_sample(&mut watch, Stage::Tuple);
+        (formed, watch)
     }
 
     /// Adds a row that was decoded in a block. Guarded.
@@ -183,23 +191,16 @@ impl Heap {
         self.append_early(append_lock)?;
         let (values, nulls) = (arrays.values().cast_const().cast(), arrays.nulls().cast_const());
         let mut watch = self.stages.sample();
-        // SAFETY: this function's contract covers the arrays; a datum is a usize.
+        // SAFETY: values of the relation's attributes in these forms; a datum is a usize.
         let formed = unsafe { self.layout.form_decoded(column_forms, values, nulls, form) };
         self.stages.lap_sample(&mut watch, Stage::Tuple);
         self.add_formed(formed, origin, append_lock, watch)
     }
 
     /// Adds a row if the current page has room for it. Raises nothing.
-    ///
-    /// # Safety
-    /// See [`Heap::add`].
     #[inline]
-    pub unsafe fn add_at_once(&mut self, arrays: RowArrays, origin: Origin, form: &mut FormBuffer) -> bool {
-        let mut watch = self.stages.sample();
-        // SAFETY: this function's contract covers the arrays; a datum is a usize.
-        let formed =
-            unsafe { self.layout.form(arrays.values().cast_const().cast(), arrays.nulls().cast_const(), form) };
-        self.stages.lap_sample(&mut watch, Stage::Tuple);
+    pub fn add_at_once(&mut self, row: Row<'_>, origin: Origin, form: &mut FormBuffer) -> bool {
+        let (formed, watch) = self.form(row, form);
         let Formed::Tuple(tuple) = formed else { return false };
         let place = self.batch.add_here(tuple);
         self.is_put(place, origin, watch)

@@ -30,6 +30,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::load::options::IndexesOption;
 use crate::load::report::Why;
 use crate::server::background::pause;
+use crate::server::lock::{lock_relation, try_lock_relation};
 use crate::server::owner::may_run;
 use crate::server::relation::Relation;
 
@@ -176,14 +177,11 @@ impl Rebuild {
         };
         // As in CheckTableNotInUse (tablecmds.c): a running query must not meet another file.
         let own = i32::from(self.held.contains(&index.oid()));
-        // SAFETY: the index is open.
-        let references = unsafe { (*index.as_ptr()).rd_refcnt };
-        if references == 1 + own && (self.alone || self.lock(index.oid())) {
+        if index.references() == 1 + own && (self.alone || self.lock(index.oid())) {
             // Other relations have such a lock, or a stronger one. It is needed because statistics are overwritten
             // in the catalog.
             if let Some(relation) = self.temporary {
-                // SAFETY: a guarded call.
-                unsafe { pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed()) };
+                lock_relation(relation, pg_sys::ShareUpdateExclusiveLock);
             }
             return (Some(strategy), why);
         }
@@ -196,13 +194,7 @@ impl Rebuild {
         let oid = index.oid();
         let is_valid = index.index().is_some_and(|form| form.is_valid);
         // Expressions that were evaluated for the rows are not evaluated again, even for few rows.
-        // SAFETY: guarded calls on an open index.
-        let is_evaluated = || unsafe {
-            self.empty
-                && self.held.contains(&oid)
-                && !(pg_sys::RelationGetIndexExpressions(index.as_ptr()).is_null()
-                    && pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null())
-        };
+        let is_evaluated = || self.empty && self.held.contains(&oid) && index.is_computed();
         if self.wanted || is_evaluated() {
             // Rebuilding would make an invalid index valid.
             let why = if self.option == IndexesOption::Rebuild { Why::Asked } else { Why::Empty };
@@ -242,13 +234,11 @@ impl Rebuild {
 
     /// Locks an index exclusively, if its readers release it in time.
     fn lock(&mut self, index: pg_sys::Oid) -> bool {
-        let exclusive = pg_sys::AccessExclusiveLock.cast_signed();
         let began = Instant::now();
         loop {
             // The relation is locked, so the index cannot be dropped. The lock is only requested conditionally, so no
             // deadlock is possible.
-            // SAFETY: a guarded call.
-            let is_locked = unsafe { pg_sys::ConditionalLockRelationOid(index, exclusive) };
+            let is_locked = try_lock_relation(index, pg_sys::AccessExclusiveLock);
             let waited = began.elapsed();
             if is_locked || waited >= self.patience {
                 self.patience = self.patience.saturating_sub(waited);

@@ -25,8 +25,9 @@ use super::new_rows::NewRows;
 use super::origin::RecordPosition;
 use super::removed_rows::RemovalReason;
 use crate::error::Result;
-use crate::heap::removal::number_of;
+use crate::heap::removal::{number_of, row_of};
 use crate::index::number_sort::NumberSort;
+use crate::server::holder::HeapRow;
 use crate::server::memory_context::MemoryContext;
 use crate::server::unguarded::guarded;
 
@@ -82,7 +83,7 @@ impl Leader {
             let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
             let place = RecordPosition { file: 0, position, behind };
             // SAFETY: `in_file_order` has found the row among those that the load has put into the relation.
-            unsafe { removal.put(row)? };
+            removal.put(unsafe { HeapRow::new(relation, row_of(row)) })?;
             self.counts.loaded -= 1;
             self.leave_out(place, RemovalReason::Reject, complaint.unwrap_or_default())?;
             count += 1;

@@ -25,6 +25,8 @@ use crate::server::original::{Caught, catch, gettext};
 use crate::server::owner::along_safe_path;
 use crate::server::points::{point, point_plain};
 use crate::server::relation::{OpenRelation, Relation};
+use crate::server::role::current_user;
+use crate::server::statement::next_command;
 use crate::server::team::Team;
 use crate::server::unguarded::guarded;
 use crate::server::usage::Cpu;
@@ -105,8 +107,7 @@ impl Rebuild {
             let began = Instant::now();
             point!("load.rebuild");
             along_safe_path(relation, || compat::reindex_index(index.oid, relation.persistence()));
-            // SAFETY: a guarded call, outside of parallel mode.
-            unsafe { pg_sys::CommandCounterIncrement() };
+            next_command();
             point!("load.rebuilt");
             index.took += began.elapsed();
         }
@@ -137,13 +138,13 @@ impl Rebuild {
 fn may_see_keys(relation: Relation<'_>, index: pg_sys::Oid) -> bool {
     let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
     let table = relation.oid();
+    let user = current_user();
     // SAFETY: guarded calls that look into the catalogs.
-    let (is_hidden, user, sees_table) = unsafe {
-        let user = pg_sys::GetUserId();
-        let policies = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true);
-        let is_hidden = policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
-        (is_hidden, user, pg_sys::pg_class_aclcheck(table, user, select) == pg_sys::AclResult::ACLCHECK_OK)
+    let (policies, rights) = unsafe {
+        (pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true), pg_sys::pg_class_aclcheck(table, user, select))
     };
+    let is_hidden = policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
+    let sees_table = rights == pg_sys::AclResult::ACLCHECK_OK;
     let sees = |attnum: i16| {
         // SAFETY: a guarded call that looks into the catalogs.
         let right = || unsafe { pg_sys::pg_attribute_aclcheck(table, attnum, user, select) };

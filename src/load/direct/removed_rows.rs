@@ -34,7 +34,7 @@ use crate::index::key_conflicts::{Bits, KeyConflicts};
 use crate::index::number_sort::NumberSort;
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
-use crate::server::holder;
+use crate::server::holder::{self, HeapRow};
 use crate::server::original::gettext;
 use crate::server::relation::Relation;
 
@@ -56,10 +56,9 @@ fn complaint(name: &CStr, is_exclusion: bool) -> Complaint {
 
 /// A row, and another one with the same key.
 #[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct Rivals {
+pub struct Rivals<'a> {
     pub row: pg_sys::ItemPointerData,
-    pub other: pg_sys::ItemPointerData,
+    pub other: HeapRow<'a>,
     /// The other row is the load's, too.
     pub is_own: bool,
 }
@@ -85,40 +84,26 @@ fn complaint_of(indexes: &Indexes, index: usize) -> Complaint {
 }
 
 impl Leader {
-    /// Removes a row of an open relation of the load because of a conflict in an index. Guarded.
-    ///
-    /// # Safety
-    /// The relation has the row.
-    pub unsafe fn remove_row(
+    /// Removes a row of the load because of a conflict in an index. Guarded.
+    pub fn remove_row(
         &mut self,
-        relation: Relation<'_>,
-        row: pg_sys::ItemPointerData,
+        row: HeapRow<'_>,
         place: RecordPosition,
         indexes: &Indexes,
         index: usize,
     ) -> Result<()> {
         let (reason, complaint) = reason_for(indexes, index);
-        // SAFETY: the row is the load's, in this relation.
-        unsafe { self.remove(relation, row, reason)? };
+        self.remove(row, reason)?;
         self.move_figure(place, reason);
         self.keep_record(place, complaint)
     }
 
     /// Lets a row replace another one with the same key. False if the other row is already deleted. Guarded.
-    ///
-    /// # Safety
-    /// Both rows are in this relation of the load; the other one is the load's, or has the key in one of the indexes.
-    pub unsafe fn replace(
-        &mut self,
-        relation: Relation<'_>,
-        rivals: Rivals,
-        conflicts: &mut KeyConflicts,
-    ) -> Result<bool> {
+    pub fn replace(&mut self, rivals: Rivals<'_>, conflicts: &mut KeyConflicts) -> Result<bool> {
         let Rivals { row, other, is_own } = rivals;
-        let mut old = number_of(&other);
+        let mut old = number_of(&other.tid());
         if is_own {
-            // SAFETY: the other row is the load's, in this relation.
-            unsafe { self.remove(relation, other, RemovalReason::Duplicate)? };
+            self.remove(other, RemovalReason::Duplicate)?;
             if self.process.rejects.has_room() || !self.process.progress.by_file.is_none() {
                 conflicts.supersede(old);
             }
@@ -127,8 +112,7 @@ impl Leader {
             };
             old = first;
         } else {
-            // SAFETY: this row has the key in one of the relation's indexes.
-            if !unsafe { holder::delete(relation, &other)? } {
+            if !holder::delete(other)? {
                 return Ok(false);
             }
             self.replaced += 1;
@@ -190,7 +174,7 @@ impl Leader {
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
                 // SAFETY: `in_file_order` has found the row among those that the load has put into the relation.
-                unsafe { removal.put(row)? };
+                removal.put(unsafe { HeapRow::new(relation, row_of(row)) })?;
                 self.counts.loaded -= 1;
                 let place = RecordPosition { file: 0, position, behind };
                 let Some(late) = &mut late else {
@@ -323,18 +307,9 @@ impl Leader {
         Ok(Removal::new(relation, self.workers.at_once))
     }
 
-    /// Deletes a row from its heap.
-    ///
-    /// # Safety
-    /// The load has put the row into this relation.
-    unsafe fn remove(
-        &mut self,
-        relation: Relation<'_>,
-        row: pg_sys::ItemPointerData,
-        reason: RemovalReason,
-    ) -> Result<()> {
-        // SAFETY: the relation is a heap that the load has locked for writing, and has the row.
-        unsafe { removal::delete(relation, number_of(&row))? };
+    /// Deletes a row of the load from its heap.
+    fn remove(&mut self, row: HeapRow<'_>, reason: RemovalReason) -> Result<()> {
+        removal::delete(row)?;
         self.counts.loaded -= 1;
         self.count_removed(reason)
     }

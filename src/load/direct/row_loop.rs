@@ -29,7 +29,7 @@ use crate::server::attempt::attempt;
 use crate::server::compat;
 use crate::server::result_relation::ResultRelation;
 use crate::server::row_violation::{RowViolation, set_checking};
-use crate::server::slot::Slot;
+use crate::server::slot::{Row, Slot};
 use crate::server::stages::Stage;
 use crate::server::unguarded::{self, guarded};
 
@@ -89,7 +89,8 @@ pub unsafe fn run(process: *mut Process) {
             }
             // The record is rejected, and the error is freed with the row's memory.
             guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
-            clear(slot, per_tuple);
+            unguarded::clear_virtual(slot);
+            unguarded::MemoryContextReset(per_tuple);
         }
     }
 }
@@ -108,7 +109,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         let rows = &raw mut (*process).rows;
         let defaults = &raw mut (*process).recipe.defaults;
         let (slot, econtext, estate) = (e.slot().as_ptr(), e.context().as_ptr(), e.estate());
-        let per_tuple = e.context().memory();
+        let (per_tuple, target) = (e.context().memory(), e.relation());
         let arrays = e.arrays();
         let projection = match (*process).recipe.projection.as_mut() {
             Some(projection) => &raw mut *projection,
@@ -126,6 +127,10 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         }
         let at_once = (*process).stores_at_once();
         let as_tuple = (*process).stores_tuples();
+        let clear = || {
+            unguarded::clear_virtual(slot);
+            unguarded::MemoryContextReset(per_tuple);
+        };
         let least = (*per_tuple).mem_allocated;
         let mut kept = 0;
         // Counts a row to be freed. Small rows are freed together, since one reset takes as long for many rows as for one.
@@ -190,7 +195,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                     }
                     projection::take_apart(projection, econtext, tuple, arrays);
                     made = Made::Row;
-                } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(arrays) {
+                } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(Row::new(arrays, target)) {
                     forget_row();
                     continue;
                 }
@@ -201,7 +206,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                         (*process).progress.filtered += 1;
                     }
                     pg_sys::CurrentMemoryContext = memory;
-                    clear(slot, per_tuple);
+                    clear();
                     continue;
                 }
             }
@@ -215,13 +220,13 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             let mut row = slot;
             (*row).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
             (*row).tts_nvalid = (*(*row).tts_tupleDescriptor).natts as _;
-            (*row).tts_tableOid = e.relation().oid();
+            (*row).tts_tableOid = target.oid();
             pg_sys::CurrentMemoryContext = memory;
             if !e.condition().is_null() {
                 (*econtext).ecxt_scantuple = row;
                 if !unguarded::exec_qual(e.condition(), econtext) {
                     (*process).progress.filtered += 1;
-                    clear(slot, per_tuple);
+                    clear();
                     continue;
                 }
             }
@@ -259,13 +264,13 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             }
             pg_sys::CurrentMemoryContext = memory;
             if (*process).keys.is_none() {
-                let arrays = Slot::from_raw(row).arrays();
-                guarded(|| (*process).store(leaf, arrays).or_raise());
+                let row = Row::new(Slot::from_raw(row).arrays(), leaf.relation());
+                guarded(|| (*process).store(leaf, row).or_raise());
             } else {
                 let table = guarded(|| (*process).take(leaf, Slot::from_raw(row)).or_raise());
                 (*table).add(row);
             }
-            clear(slot, per_tuple);
+            clear();
         }
         pg_sys::CurrentMemoryContext = memory;
         (*process).progress.stages.lap(&mut whole, Stage::Rest);
@@ -278,16 +283,4 @@ fn raise_malformed() {
     Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
         .detail("The returned row does not end where the columns of its type do.")
         .raise();
-}
-
-/// Frees a row.
-///
-/// # Safety
-/// A plain frame, a virtual slot, and the per-tuple context.
-unsafe fn clear(slot: *mut pg_sys::TupleTableSlot, per_tuple: pg_sys::MemoryContext) {
-    // SAFETY: the slot's own tts_virtual_clear (execTuples.c) is called, with a valid slot.
-    unsafe {
-        unguarded::clear_virtual(slot);
-        unguarded::MemoryContextReset(per_tuple);
-    }
 }

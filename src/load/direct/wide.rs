@@ -19,9 +19,9 @@ use super::origin::{self, Origin, TidRange};
 use crate::error::{Error, Result};
 use crate::heap::append_lock::AppendLock;
 use crate::heap::toast::{Toaster, WideRow};
-use crate::rows::row::RowArrays;
 use crate::server::memory_context::MemoryContext;
 use crate::server::points::point;
+use crate::server::slot::Row;
 use crate::server::team::{Receipt, Receiver, Sender};
 
 /// Size of a worker's queue in bytes.
@@ -122,20 +122,10 @@ impl Wide {
     }
 
     /// Takes a wide row. A row that fits into no page is an error of its record. Guarded.
-    ///
-    /// # Safety
-    /// The arrays are a row of the heap's relation.
-    pub unsafe fn add(
-        &mut self,
-        heap: &mut Heap,
-        arrays: RowArrays,
-        origin: Origin,
-        append_lock: &AppendLock,
-    ) -> Result<()> {
+    pub fn add(&mut self, heap: &mut Heap, row: Row<'_>, origin: Origin, append_lock: &AppendLock) -> Result<()> {
         point!("wide.insert");
         let entered = self.memory.enter();
-        // SAFETY: the arrays are a row of the heap's relation, whose values outlive this call.
-        let (row, least) = unsafe { self.toaster.load(heap.relation(), arrays) };
+        let (row, least) = self.toaster.load(row);
         let fits = least <= MAX_TUPLE_SIZE;
         let stored =
             if fits { self.role.store(row, heap, origin, self.outer, append_lock) } else { Err(too_big(least)) };

@@ -16,7 +16,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::load::direct::leader::Leader;
 use crate::load::duplicate::Keep;
 use crate::load::report::Why;
-use crate::server::holder;
+use crate::server::holder::{self, HeapRow};
 
 impl Finalization {
     /// Builds the indexes whose keys were collected. All indexes of the table are closed. Guarded.
@@ -73,7 +73,7 @@ impl Finalization {
                 if replaces
                     && let Clash::Taken { by, begins: true } | Clash::Takes { by, .. } = &clash
                     // SAFETY: the relation is open and locked, and this is a row that is in the index.
-                    && !unsafe { holder::delete(relation, by) }.or_raise()
+                    && !holder::delete(unsafe { HeapRow::new(relation, *by) }).or_raise()
                 {
                     let message = "a row of the table was changed although the table was locked";
                     Err::<(), _>(Error::new(Code::ERRCODE_INTERNAL_ERROR, message)).or_raise();

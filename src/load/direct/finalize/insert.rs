@@ -8,8 +8,9 @@ use crate::load::direct::leader::Leader;
 use crate::load::direct::origin::RecordPosition;
 use crate::load::direct::removed_rows::Rivals;
 use crate::load::duplicate::Keep;
-use crate::server::holder;
+use crate::server::holder::{self, HeapRow};
 use crate::server::slot::ExprContext;
+use crate::server::statement::next_command;
 use crate::server::unguarded::{self as c, guard, guarded};
 
 impl WrittenTable {
@@ -17,8 +18,8 @@ impl WrittenTable {
     /// Guarded.
     pub(super) fn insert_checked(&mut self, leader: &mut Leader, context: ExprContext<'_>) -> Result<()> {
         let mut conflicts = &raw mut self.conflicts;
-        // SAFETY: a guarded call. Rows must be deleted by a later command than the one that inserted them.
-        unsafe { pg_sys::CommandCounterIncrement() };
+        // Rows must be deleted by a later command than the one that inserted them.
+        next_command();
         // Collected keys do not need the rows.
         if self.indexes.want_rows() && self.indexes.are_checked() {
             let mut order = leader.file_order(self.number, self.sort_memory)?;
@@ -65,7 +66,7 @@ impl WrittenTable {
         // SAFETY: the slot has the row, and the relation and its indexes are open; the closure is plain.
         unsafe {
             new.visit(row, |slot| {
-                let row = (*slot).tts_tid;
+                let row = HeapRow::new(relation, (*slot).tts_tid);
                 loop {
                     let arbiter = indexes.arbiter().unwrap_or(usize::MAX);
                     let holder = indexes.holder(arbiter, slot);
@@ -75,16 +76,16 @@ impl WrittenTable {
                         guarded(|| holder::check_visible(relation, &holder).or_raise());
                     }
                     if is_taken && keep == Keep::Old {
-                        return guarded(|| leader.remove_row(relation, row, place, indexes, arbiter).or_raise());
+                        return guarded(|| leader.remove_row(row, place, indexes, arbiter).or_raise());
                     }
                     if leader.process.rejects.keeps()
                         && let Some(index) = indexes.in_the_way(slot, &holder)
                     {
-                        return guarded(|| leader.remove_row(relation, row, place, indexes, index).or_raise());
+                        return guarded(|| leader.remove_row(row, place, indexes, index).or_raise());
                     }
                     // The conflicting row may have been changed in the meantime.
-                    let rivals = Rivals { row, other: holder, is_own };
-                    if is_taken && !guarded(|| leader.replace(relation, rivals, conflicts).or_raise()) {
+                    let rivals = Rivals { row: row.tid(), other: HeapRow::new(relation, holder), is_own };
+                    if is_taken && !guarded(|| leader.replace(rivals, conflicts).or_raise()) {
                         continue;
                     }
                     c::list_free(indexes.add(slot, &raw mut leader.violating_row));

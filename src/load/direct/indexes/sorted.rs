@@ -19,7 +19,7 @@ use crate::index::leaf::LeafWriter;
 use crate::index::strategy::IndexStrategy;
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Keep;
-use crate::server::holder;
+use crate::server::holder::{self, HeapRow};
 use crate::server::index_tuple::IndexTuple;
 use crate::server::points::point_plain;
 use crate::server::relation::Relation;
@@ -278,7 +278,8 @@ impl IndexKey<'_> {
                 let key = (self.values.cast_const(), self.nulls.cast_const());
                 let found = holder::find(heap.as_ptr(), *relation, *info, key, row, slot);
                 // A deleted row may have a newer version with the same key.
-                if found.ip_posid == 0 || !delete || c::guarded(|| holder::delete(heap, &found).or_raise()) {
+                if found.ip_posid == 0 || !delete || c::guarded(|| holder::delete(HeapRow::new(heap, found)).or_raise())
+                {
                     break found;
                 }
             };

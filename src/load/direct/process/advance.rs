@@ -16,6 +16,7 @@ use crate::rows::row::RowArrays;
 use crate::rows::row::pump::RowOutcome;
 use crate::rows::soft::{Conversion, OnError};
 use crate::server::original;
+use crate::server::slot::Row;
 use crate::server::stages::Stage;
 use crate::server::team::SharedRef;
 use crate::server::unguarded;
@@ -137,8 +138,10 @@ impl Process {
             if is_plain || self.rows.has_queue() || self.recipe.not_null.iter().any(|&i| arrays.is_null(i)) {
                 return Ok(RowOutcome::Row);
             }
-            // SAFETY: a row of the target, whose heap is the first without routing.
-            unsafe { self.add(0, arrays) }?;
+            // SAFETY: the fields and defaults have made a row of the target.
+            let row = unsafe { Row::new(arrays, self.executor.relation()) };
+            // Without routing, the target's heap is the first.
+            self.add(0, row)?;
         }
     }
 

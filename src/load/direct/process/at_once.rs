@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 
 use super::Process;
 use super::advance::ROUND;
-use crate::rows::row::RowArrays;
+use crate::server::slot::Row;
 use crate::server::unguarded;
 
 /// Result of [`Process::advance_in_block`].
@@ -76,20 +76,15 @@ impl Process {
         InBlock::Row
     }
 
-    /// Puts a row into the target's heap. Raises nothing.
-    ///
-    /// # Safety
-    /// The process [stores at once](Process::stores_at_once); the arrays are as long as the target's descriptor, and
-    /// contain values of its types.
+    /// Puts a row into the target's heap, if the process [stores at once](Process::stores_at_once). Raises nothing.
     #[inline]
-    pub unsafe fn store_at_once(&mut self, arrays: RowArrays) -> bool {
-        if self.recipe.not_null.iter().any(|&i| arrays.is_null(i)) {
+    pub fn store_at_once(&mut self, row: Row<'_>) -> bool {
+        if self.recipe.not_null.iter().any(|&i| row.arrays().is_null(i)) {
             return false;
         }
         let origin = self.tracer.origin(&mut self.rows);
         let Some(heap) = self.heaps.list.first_mut() else { return false };
-        // SAFETY: this function's contract covers the arrays.
-        let stored = unsafe { heap.add_at_once(arrays, origin, &mut self.heaps.form) };
+        let stored = heap.add_at_once(row, origin, &mut self.heaps.form);
         if stored {
             self.count_row();
         }
@@ -102,7 +97,7 @@ impl Process {
     /// The process [stores tuples](Process::stores_tuples), and this tuple's type has the target's columns.
     #[inline]
     pub unsafe fn store_tuple(&mut self, tuple: pg_sys::HeapTupleHeader) -> Result<(), Unfit> {
-        // SAFETY: this function's contract covers the tuple, which has the size in its header.
+        // SAFETY: a tuple of the target's columns, which has the size in its header.
         let (bytes, infomask) = unsafe {
             let length = pgrx::varsize_4b(tuple.cast());
             if length < TUPLE_HEADER {

@@ -17,12 +17,13 @@ use crate::load::direct::heap::{Added, Appends, Heap};
 use crate::load::direct::origin::{Origin, Traces};
 use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
-use crate::rows::row::{RowArrays, Rows};
+use crate::rows::row::Rows;
 use crate::server::elsewhere::Elsewhere;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{KeptRelation, Relation};
 use crate::server::result_relation::ResultRelation;
 use crate::server::shared_files::SharedFiles;
+use crate::server::slot::Row;
 
 /// The heaps of a process.
 #[derive(Debug)]
@@ -159,24 +160,18 @@ impl Heaps {
     }
 
     /// Puts a row into a heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays have a value of its type for each attribute of the heap's relation.
-    pub(super) unsafe fn add(
+    pub(super) fn add(
         &mut self,
         heap: usize,
-        arrays: RowArrays,
+        row: Row<'_>,
         origin: Origin,
         wide: &mut Wide,
         append_lock: &AppendLock,
     ) -> Result<()> {
         let Some(destination) = self.list.get_mut(heap) else { return Ok(()) };
         let before = destination.bytes();
-        // SAFETY: this function's contract covers the arrays.
-        let added = unsafe { destination.add(arrays, origin, &mut self.form, append_lock) }?;
-        if added == Added::Wide {
-            // SAFETY: as above.
-            unsafe { wide.add(destination, arrays, origin, append_lock) }?;
+        if destination.add(row, origin, &mut self.form, append_lock)? == Added::Wide {
+            wide.add(destination, row, origin, append_lock)?;
         }
         let after = destination.bytes();
         self.follow_bytes(before, after, append_lock)
@@ -197,12 +192,14 @@ impl Heaps {
         let added =
             unsafe { destination.add_decoded(rows.column_forms(), arrays, origin, &mut self.form, append_lock) }?;
         if added == Added::Wide {
-            // SAFETY: the only call for this row, which then contains datums.
-            unsafe {
+            let relation = destination.relation();
+            // SAFETY: the only call for this row, which then contains datums of the target's attributes.
+            let row = unsafe {
                 rows.make_datums()?;
-                if let Some(arrays) = rows.decoded() {
-                    wide.add(destination, arrays, origin, append_lock)?;
-                }
+                rows.decoded().map(|arrays| Row::new(arrays, relation))
+            };
+            if let Some(row) = row {
+                wide.add(destination, row, origin, append_lock)?;
             }
         }
         let after = destination.bytes();

@@ -6,10 +6,9 @@ use crate::error::Result;
 use crate::load::direct::key_check::CheckedTable;
 use crate::load::direct::wide::{MessageKind, Received};
 use crate::rows::chunks::Chunks;
-use crate::rows::row::RowArrays;
 use crate::server::background::pause;
 use crate::server::result_relation::ResultRelation;
-use crate::server::slot::Slot;
+use crate::server::slot::{Row, Slot};
 use crate::server::stages::{Stage, Stages};
 
 /// Milliseconds after which a waiting leader shows the progress of the other processes.
@@ -71,24 +70,16 @@ impl Process {
     }
 
     /// Puts a row of a result relation into its heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays are a row of the result relation.
-    pub unsafe fn store(&mut self, leaf: ResultRelation, arrays: RowArrays) -> Result<()> {
+    pub fn store(&mut self, leaf: ResultRelation, row: Row<'_>) -> Result<()> {
         let heap = self.heaps.of_leaf(leaf, &self.tracer)?;
-        // SAFETY: the heap is that of the result relation, of which the arrays are a row.
-        unsafe { self.add(heap, arrays) }
+        self.add(heap, row)
     }
 
     /// Puts a row into a heap. Guarded.
-    ///
-    /// # Safety
-    /// The arrays are a row of the heap's relation.
-    pub(super) unsafe fn add(&mut self, heap: usize, arrays: RowArrays) -> Result<()> {
+    pub(super) fn add(&mut self, heap: usize, row: Row<'_>) -> Result<()> {
         self.count_row();
         let origin = self.tracer.origin(&mut self.rows);
-        // SAFETY: the row is one of the heap's relation.
-        let added = unsafe { self.heaps.add(heap, arrays, origin, &mut self.wide, &self.shared.append_lock) };
+        let added = self.heaps.add(heap, row, origin, &mut self.wide, &self.shared.append_lock);
         self.survive_row(added)
     }
 

@@ -34,15 +34,17 @@ use crate::guc;
 use crate::index::index_keys::set_new_file;
 use crate::load::direct::indexes::Index;
 use crate::server::compat;
+use crate::server::lock::lock_relation;
+use crate::server::memory_context::MemoryContext;
 use crate::server::original::keeping_fields;
 use crate::server::owner::as_owner;
 use crate::server::points::point;
 use crate::server::relation::{OpenRelation, Relation};
+use crate::server::statement::next_command;
 use crate::server::team::{Array, Image, Memory, Portions, Shareable, Task, Team, Worker};
 use crate::server::unguarded::{self as c, guard};
 use crate::server::usage::Cpu;
 
-const SHARE: pg_sys::LOCKMODE = pg_sys::ShareLock.cast_signed();
 /// The leader has all locks that are needed.
 const WORKERS_LOCK: u32 = pg_sys::AccessShareLock;
 
@@ -109,8 +111,7 @@ impl Rebuild {
         }
         let numbers: Vec<usize> = members.iter().map(|Member { number, .. }| *number).collect();
         let oids: Vec<pg_sys::Oid> = numbers.iter().filter_map(|&number| Some(list.get(number)?.oid)).collect();
-        // SAFETY: a guarded call.
-        unsafe { pg_sys::LockRelationOid(relation.oid(), SHARE) };
+        lock_relation(relation.oid(), pg_sys::ShareLock);
         oids.iter().for_each(|&index| renew(relation, index));
         set_pending(&oids);
         let mut image = Image::new();
@@ -162,8 +163,7 @@ impl Rebuild {
         if rows > 0.0 || relation.has_statistics() {
             compat::set_table_statistics(relation, relation.pages(), rows);
         }
-        // SAFETY: a guarded call, outside of parallel mode.
-        unsafe { pg_sys::CommandCounterIncrement() };
+        next_command();
         point!("team.done");
         Ok((numbers, cpu))
     }
@@ -252,24 +252,18 @@ fn build_index(heap: Relation<'_>, build: &IndexBuild, builder: u32) {
     let began = Instant::now();
     let index = OpenRelation::open(build.index, WORKERS_LOCK).releasing(WORKERS_LOCK);
     let relation = index.get().as_ptr();
+    let memory = MemoryContext::current().child(c"pg_bulk index");
+    let entered = memory.enter();
     // SAFETY: guarded calls on an open index and its table; the closure owns nothing. The memory context has all memory
     // of the build.
     let (rows, entries) = unsafe {
-        let memory = pg_sys::AllocSetContextCreateInternal(
-            pg_sys::CurrentMemoryContext,
-            c"pg_bulk index".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let outside = pg_sys::MemoryContextSwitchTo(memory);
         let info = pg_sys::BuildIndexInfo(relation);
         let counts = (*(*relation).rd_indam).ambuild.map_or((0.0, 0.0), |ambuild| {
             let result = &*guard(|| ambuild(heap.as_ptr(), relation, info));
             (result.heap_tuples, result.index_tuples)
         });
-        pg_sys::MemoryContextSwitchTo(outside);
-        pg_sys::MemoryContextDelete(memory);
+        drop(entered);
+        memory.delete();
         counts
     };
     drop(index);
