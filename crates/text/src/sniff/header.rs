@@ -227,6 +227,10 @@ impl Table {
         let mut filled: Vec<bool> = trimmed(self.leading.first()?).map(|name| !name.is_empty()).collect();
         let mut evidence = None;
         for (number, line) in self.leading.get(..lines)?.iter().enumerate() {
+            // A blank line is between lines of names.
+            if number > 0 && number + 1 < lines && trimmed(line).all(<[u8]>::is_empty) {
+                continue;
+            }
             let second = self.leading.get(lines);
             evidence = evidence.or(over_families(line, second, &below, true)?);
             over_families(line, second, &below, false)??;
@@ -246,10 +250,6 @@ impl Table {
                 *filled = true;
             }
             let is_one = trimmed(line).filter(|value| !value.is_empty()).count();
-            // A blank line is between lines of names.
-            if is_one == 0 && number + 1 < lines {
-                continue;
-            }
             if !(fills || (units * 2 > is_one && texts == 0)) {
                 return None;
             }
