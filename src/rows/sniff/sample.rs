@@ -196,7 +196,7 @@ impl Sniffer {
         if let Some(lines) = place(in_front().next(), in_front().take(titles).last()).filter(|_| titles > 0) {
             self.notes.push(format!("{lines} in front of the table, and not read (header)"));
         }
-        if let Some(lines) = place(lines_of(Oddity::Behind).next(), lines_of(Oddity::Behind).last()) {
+        if let Some(lines) = place(lines_of(Oddity::Behind).next(), lines_of(Oddity::Behind).next_back()) {
             self.notes.push(format!("{lines} behind the table: a load reads them as rows"));
         }
         let Some(header) = header else { return (ahead as u64, None) };
