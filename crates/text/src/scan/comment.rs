@@ -36,9 +36,7 @@ impl Scanner {
     /// Whether a comment may begin behind a line end of the range.
     pub(super) fn has_comments(&self, data: &[u8]) -> bool {
         let Some(comment) = self.needles.comment() else { return false };
-        let may_end =
-            |at: usize| at.checked_sub(1).and_then(|before| data.get(before)).is_some_and(|c| b"\r\n".contains(c));
-        memchr::memmem::find_iter(data, comment.bytes()).any(may_end)
+        next_comment(data, 0, data.len(), comment.bytes()).is_some()
     }
 
     /// [`Scanner::cut_surveyed`] of a dialect with comments.
@@ -78,14 +76,13 @@ impl Scanner {
                         (LinePosition::START.behind(data.get(at + end..).unwrap_or_default(), comment.bytes()), end);
                     continue;
                 }
-                let rest = bytes.get(from..).unwrap_or_default();
-                let Some(next) = memchr::memchr2(b'\n', b'\r', rest).map(|end| from + end + 1) else { break };
-                let behind = LinePosition::START.behind(data.get(at + next..).unwrap_or_default(), comment.bytes());
+                let Some(next) = next_comment(data, at + from, at + bytes.len(), comment.bytes()).map(|next| next - at)
+                else {
+                    break;
+                };
                 from = next;
-                if behind == LinePosition::IN_COMMENT {
-                    self.cut(piece.get(..next + more).unwrap_or(piece), &mut state);
-                    line = if state.last == Some(next) { behind } else { LinePosition::IN_RECORD };
-                }
+                self.cut(piece.get(..next + more).unwrap_or(piece), &mut state);
+                line = if state.last == Some(next) { LinePosition::IN_COMMENT } else { LinePosition::IN_RECORD };
             }
             self.cut(piece, &mut state);
             let (last, lines) = (state.last.map(|last| at + last), state.lines);
@@ -139,4 +136,11 @@ impl Scanner {
         let rest = bytes.get(from..).unwrap_or_default();
         memchr::memchr2_iter(b'\n', b'\r', rest).map(|end| from + end).find(ends).map(|end| end + 1)
     }
+}
+
+/// Where a comment may begin: behind a line end from `from` on, and not behind `to`.
+fn next_comment(data: &[u8], from: usize, to: usize, comment: &[u8]) -> Option<usize> {
+    let rest = data.get(from..data.len().min(to + comment.len())).unwrap_or_default();
+    let is_behind_end = |&at: &usize| matches!(rest.get(at.wrapping_sub(1)), Some(b'\n' | b'\r'));
+    memchr::memmem::find_iter(rest, comment).find(is_behind_end).map(|at| from + at)
 }

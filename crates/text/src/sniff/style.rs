@@ -177,7 +177,9 @@ const NULL_WORDS: &str =
 /// Whether a value is a word for a missing value.
 #[must_use]
 pub fn is_null_word(value: &[u8]) -> bool {
-    value.len() <= 6 && NULL_WORDS.as_bytes().split(|&b| b == b' ').any(|word| word == value)
+    // Most values are long, or end with a digit, as no word does.
+    let may_be_one = value.len() <= 6 && !value.last().is_some_and(u8::is_ascii_digit);
+    may_be_one && NULL_WORDS.as_bytes().split(|&b| b == b' ').any(|word| word == value)
 }
 
 #[cfg(test)]
