@@ -92,7 +92,7 @@ impl BufFile {
     /// Closes a file of a shared set, so that other processes can open it. Guarded.
     pub fn export(&self) {
         if let Some(file) = self.file() {
-            // SAFETY: a guarded call on an open file; a file of one process raises an error.
+            // SAFETY: a guarded call on an open file. A file of one process is only written out.
             unsafe { pg_sys::BufFileExportFileSet(file) };
         }
         self.close();

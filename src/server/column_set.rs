@@ -36,6 +36,7 @@ impl ColumnSet {
             (member >= 0).then_some(())?;
             i16::try_from(member + pg_sys::FirstLowInvalidHeapAttributeNumber).ok()
         })
+        .fuse()
     }
 
     /// A copy in the current memory context. Guarded.

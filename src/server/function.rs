@@ -169,7 +169,7 @@ impl Call<'_> {
     }
 
     /// The result of a function whose caller has described the rows, and their descriptor. Guarded.
-    pub fn described_rows(&self) -> (*mut pg_sys::Tuplestorestate, TupleDesc<'static>) {
+    pub fn described_rows(&self) -> (*mut pg_sys::Tuplestorestate, TupleDesc<'_>) {
         // SAFETY: a guarded call, which checks that the caller takes a set, and creates it with its descriptor.
         unsafe {
             let result = self.fcinfo.as_ref().resultinfo.cast::<pg_sys::ReturnSetInfo>();

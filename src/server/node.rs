@@ -327,14 +327,9 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         self.node().map_or(NodeList::EMPTY, |list| list.copy().list())
     }
 
-    /// Appends a node to a list of nodes. Guarded.
+    /// A new list with a node behind those of this list of nodes, which may be one of the server. Guarded.
     pub fn push(&mut self, node: Node<'a, T>) {
-        // SAFETY: a valid list, or null.
-        if unsafe { self.0.as_ref() }.is_some_and(|list| list.type_ != NodeTag::T_List) {
-            Error::new(Code::ERRCODE_INTERNAL_ERROR, "lists of different kinds").raise();
-        }
-        // SAFETY: a guarded call on a list of nodes, whose other handles read the appended list, too.
-        self.0 = unsafe { pg_sys::lappend(self.0, node.as_ptr().cast()) };
+        *self = self.concat(NodeList::from_iter([node]));
     }
 
     /// A new list of all elements of both, which have the same kind. Guarded.
@@ -362,9 +357,12 @@ impl<'a, T: Tagged> NodeList<'a, T> {
 /// Makes a list. Guarded.
 impl<'a, T: Tagged> FromIterator<Node<'a, T>> for NodeList<'a, T> {
     fn from_iter<I: IntoIterator<Item = Node<'a, T>>>(nodes: I) -> Self {
-        let mut list = NodeList::EMPTY;
-        nodes.into_iter().for_each(|node| list.push(node));
-        list
+        let mut list = std::ptr::null_mut();
+        for node in nodes {
+            // SAFETY: a guarded call on a list that is made here.
+            list = unsafe { pg_sys::lappend(list, node.as_ptr().cast()) };
+        }
+        NodeList(list, PhantomData)
     }
 }
 

@@ -375,7 +375,8 @@ impl<'a> TupleDesc<'a> {
     }
 
     /// The descriptor of rows with these columns. Guarded; in the current memory context, which outlives the handle.
-    pub fn of_columns<'n>(columns: impl ExactSizeIterator<Item = (&'n CStr, pg_sys::Oid)>) -> TupleDesc<'a> {
+    pub fn of_columns<'n>(columns: impl Iterator<Item = (&'n CStr, pg_sys::Oid)>) -> TupleDesc<'a> {
+        let columns: Vec<_> = columns.take(pg_sys::MaxTupleAttributeNumber as usize).collect();
         // SAFETY: guarded calls on a descriptor made here, with attributes that it has; names are copied.
         unsafe {
             let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(columns.len()).unwrap_or(0));
