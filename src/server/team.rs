@@ -350,7 +350,10 @@ impl<T: Task> Team<T> {
     }
 
     /// Attach to the queues of the workers that were started, to receive from them. Guarded.
-    pub fn queues(&self) -> VecDeque<Receiver> {
+    ///
+    /// # Safety
+    /// No receiver, and no message of one, is used after [`Team::finish`] or [`Team::destroy`].
+    pub unsafe fn queues(&self) -> VecDeque<Receiver> {
         let attach = |i: usize| {
             // SAFETY: `prepare` has made the queues, one for each worker. With the handle of its worker, the receiver
             // notices the death of the worker.

@@ -235,15 +235,16 @@ impl Role {
         } else if is_leader {
             heap.insert(tuple, origin, outer, append_lock)
         } else {
+            let tuple = tuple.of(heap.relation())?;
             self.send(MessageKind::Row, heap.relation().oid(), origin.position, tuple.bytes())
         }
     }
 
     /// In a worker: sends a message to the leader; waits while the queue has no room. Guarded.
     fn send(&self, kind: MessageKind, relation: pg_sys::Oid, position: u64, content: &[u8]) -> Result<()> {
-        let Role::Worker(Some(queue)) = self else { return Ok(()) };
+        let Role::Worker(queue) = self else { return Ok(()) };
         let envelope = Envelope { kind, relation, position }.write();
-        if queue.send([envelope.as_flattened(), content]) {
+        if queue.as_ref().is_some_and(|queue| queue.send([envelope.as_flattened(), content])) {
             return Ok(());
         }
         Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not send a row to the leader of the load"))

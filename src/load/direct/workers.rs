@@ -115,7 +115,8 @@ impl Leader {
         self.process.hand_over(shared, if is_compressed { 0 } else { place.offset });
         let launched = team.launch();
         point!("load.launched");
-        let queues = team.queues();
+        // SAFETY: the process gets empty queues before its team ends.
+        let queues = unsafe { team.queues() };
         self.workers.team = Some(team);
         self.workers.launched += launched;
         self.workers.at_once = self.workers.at_once.max(launched);

@@ -12,7 +12,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Reject;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
 use crate::load::memory;
 
@@ -85,6 +85,9 @@ impl Spool {
     pub fn push(&mut self, reject: &[u8]) {
         if self.count >= self.most {
             return;
+        }
+        if self.memory.try_reserve(reject.len().saturating_add(size_of::<u64>())).is_err() {
+            out_of_memory().raise();
         }
         self.count += 1;
         self.memory.extend((reject.len() as u64).to_ne_bytes());
