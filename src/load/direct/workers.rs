@@ -115,7 +115,7 @@ impl Leader {
         self.process.hand_over(shared, if is_compressed { 0 } else { place.offset });
         let launched = team.launch();
         point!("load.launched");
-        // SAFETY: the process gets empty queues before its team ends.
+        // SAFETY: when the team ends, the process gets empty queues, and receives nothing before.
         let queues = unsafe { team.queues() };
         self.workers.team = Some(team);
         self.workers.launched += launched;
