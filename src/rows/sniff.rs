@@ -143,12 +143,13 @@ impl SniffedColumn {
 pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     // Invalid options are reported before a file is opened.
     let mut draft = request.draft()?;
-    let csv_only = request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some();
     let mut known = draft.clone();
     if request.bytes_of("format").is_none() {
         known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
     }
     let mut known = known.finish()?;
+    let csv_only =
+        request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some() || known.dialect.lenient_quotes;
     if !matches!(known.shape(), RecordShape::Delimited | RecordShape::Json) {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");

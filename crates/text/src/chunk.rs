@@ -239,12 +239,13 @@ impl Cutter {
     #[must_use]
     pub fn cut_again(&self, cut: Cut, bytes: &[u8], offset: u64, edge: Edge) -> Cut {
         let eol = Some(self.scanner.eol());
-        let mut at = 0;
+        let (mut at, mut lines) = (0, 0);
         let is_sure = loop {
             let rest = bytes.get(at..).unwrap_or_default();
             let state = self.scanner.cut_behind(0, rest);
             let last = state.last.unwrap_or(0);
             at += last;
+            lines += state.lines;
             if !state.misplaced {
                 break true;
             }
@@ -257,12 +258,16 @@ impl Cutter {
         let (before, behind) = bytes.split_at_checked(end.map_or(0, |_| at)).unwrap_or_default();
         let is_sure = is_sure && (end.is_some() || at == 0) && !self.is_open(behind);
         let carry = self.scanner.carry_behind(behind).filter(|_| is_sure);
-        let lines_before_record = edge.lines_before_record + Eol::count(eol, before);
+        // In text, no quote is misplaced, and a backslash may be before a line end of a value.
+        let has_escapes = !self.csv && !self.dialect.is_literal();
+        let count = |bytes| if has_escapes { 0 } else { Eol::count(eol, bytes) };
+        let ended = if has_escapes && !before.is_empty() { lines } else { count(before) };
+        let lines_before_record = edge.lines_before_record + ended;
         let next = Edge {
             carry: carry.unwrap_or_default(),
             record: edge.record + before.len() as u64,
             lines_before_record,
-            lines: lines_before_record + Eol::count(eol, behind),
+            lines: lines_before_record + count(behind),
             is_unsure: carry.is_none(),
             ..edge
         };

@@ -154,8 +154,10 @@ impl JsonLines {
         if self.place == Place::Between {
             return out.len();
         }
-        if out.len() - self.start >= TOO_LONG {
-            self.split(out);
+        // The reader reports a line that is too long.
+        if out.len() - self.start >= TOO_LONG && !self.split(out) {
+            self.end_record(out);
+            return out.len();
         }
         self.start
     }
@@ -227,7 +229,8 @@ impl JsonLines {
                 return true;
             }
             b'{' if !self.may_open() => {
-                if !self.split(out) {
+                // It is of the last record of a split, or of none.
+                if !(self.split(out) && self.may_open()) {
                     self.end_record(out);
                 }
                 return false;

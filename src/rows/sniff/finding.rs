@@ -216,11 +216,15 @@ impl Sniffer {
     fn nothing(
         mut self,
         request: &Request,
-        draft: Draft,
+        mut draft: Draft,
         compression: Option<&'static str>,
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         self.validator.close();
+        let is_given = |name: &&str| request.bytes_of(name).is_some();
+        if !is_given(&"format") && ["quote", "escape", "lenient_quotes"].iter().any(is_given) {
+            draft.set("format", &OptionValue::Text(b"csv".to_vec()))?;
+        }
         let dialect = draft.finish()?.dialect;
         self.notes.push("there is no data".to_owned());
         Ok(Sniffed {

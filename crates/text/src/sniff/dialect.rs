@@ -82,7 +82,8 @@ pub fn detect(sample: &[u8], whole: bool, given: &GivenOptions) -> Finding {
     let is_text = given.format == Some(Format::Text);
     if given.delimiter.is_none() && !is_text {
         let types = types_of_lines(part.bytes, part.whole);
-        let is_json = types.has(Type::Json) && given.quote.is_none() && given.escape.is_none();
+        let has_quotes = given.quote.is_some() || given.escape.is_some() || given.lenient_quotes == Some(true);
+        let is_json = types.has(Type::Json) && !has_quotes;
         if is_json && memchr::memchr(NO_DELIMITER, all.bytes).is_none() {
             return all.finding(&all.trial(Separator::byte(NO_DELIMITER), None, 0));
         }
