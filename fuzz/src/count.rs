@@ -4,7 +4,7 @@
 //! behind them must have the same numbers and offsets as without skipping.
 
 use pg_bulk_text::naive;
-use pg_bulk_text::reader::{Event, Reader, Settings};
+use pg_bulk_text::reader::{Event, Reader};
 use pg_bulk_text::scan::Level;
 
 use super::reader::{chosen, dialect};
@@ -24,17 +24,7 @@ pub fn run(input: &[u8]) {
     let fields = 1 + usize::from(fields) % 5;
     let read_size = 1 + usize::from(room) * 5;
     let has_escapes = !dialect.is_csv() && !dialect.is_literal();
-    let mut reader = Reader::new(Settings {
-        dialect,
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level: chosen(&Level::available(), level),
-    });
+    let mut reader = Reader::new(naive::settings(&dialect, read_size, chosen(&Level::available(), level)));
     let (mut rest, mut at) = (data, 0);
     loop {
         match reader.advance() {

@@ -8,7 +8,6 @@
 use pg_bulk_text::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::naive::{self, tolerant};
-use pg_bulk_text::reader::Settings;
 use pg_bulk_text::scan::Level;
 
 /// Length of the head, in bytes.
@@ -63,17 +62,7 @@ pub fn run(input: &[u8]) {
         0..128 => 1 + usize::from(low),
         _ => 1 + (usize::from(low) | usize::from(high & 127) << 8),
     };
-    let settings = Settings {
-        dialect: dialect.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    };
+    let settings = naive::settings(&dialect, read_size, level);
     let limit = if low % 4 == 0 { 40 } else { LINE_LIMIT };
     let (found, _) = tolerant::read_in_pieces(settings.clone(), limit, data, read_size);
     let expected = tolerant::lines(&dialect, limit, data);

@@ -27,7 +27,7 @@ SELECT load_error(:'plain', '{"header": true}');
 SELECT load_error(:'csv', '{"format": "csv"}');
 SELECT load_error(:'tabs');
 SELECT load_error(E'# of today\n# and yesterday\n' || :'csv', '{"format": "csv"}');
--- No HINT, because it would lack a part of what is needed.
+-- No HINT, because it would lack an option that is needed.
 SELECT load_error(E'1||x\n2||y\n3||z\n', '{"format": "csv"}');
 -- Text read as CSV.
 SELECT load_error(:'tabs', '{"format": "csv", "header": true}');

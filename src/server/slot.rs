@@ -116,7 +116,7 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// # Safety
-    /// The arrays have a value of its type for each attribute of the relation, and nothing changes or frees a value as long
+    /// The arrays have a value of its type for each attribute of the relation. Nothing changes or frees a value as long
     /// as the handle, its copies, and what is made of them are used.
     #[inline(always)]
     pub const unsafe fn new(arrays: RowArrays<'a>, relation: Relation<'a>) -> Row<'a> {

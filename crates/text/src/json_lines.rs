@@ -325,7 +325,7 @@ impl JsonLines {
     }
 
     /// Ends the broken record before the first line that begins as it does. What follows is records, each up to the next such
-    /// line. False if there is none, or if there is no memory.
+    /// line. False without such a line, or without memory.
     fn split(&mut self, out: &mut Vec<u8>) -> bool {
         let record = out.get(self.start..).unwrap_or_default();
         let at = self.similar_line(record).filter(|_| self.examined <= EXAMINED);

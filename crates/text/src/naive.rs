@@ -11,6 +11,7 @@ use crate::dialect::{Dialect, Eol};
 use crate::field;
 use crate::line::{self, Line};
 use crate::reader::{Event, ReadError, Reader, Settings, Value};
+use crate::scan::Level;
 use crate::verify::utf8_valid_up_to;
 
 /// The contents of a field.
@@ -117,6 +118,22 @@ fn cell(d: &Dialect, raw: &[u8]) -> Cell {
         field::unescape_text(raw, &mut value);
     }
     Cell::Bytes(value)
+}
+
+/// Settings of a reader that verifies UTF-8 and reads no header.
+#[must_use]
+pub fn settings(dialect: &Dialect, read_size: usize, level: Level) -> Settings {
+    Settings {
+        dialect: dialect.clone(),
+        read_size,
+        utf8: true,
+        max_char: 4,
+        skip_bom: false,
+        header_lines: 0,
+        header_fields: false,
+        max_fields: usize::MAX,
+        level,
+    }
 }
 
 /// Returns the rows that a [`Reader`] makes of `data` when it gets `piece` bytes at a time.

@@ -6,7 +6,8 @@ mod dialects;
 use dialects::{EOLS, levels, line_end, regular};
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::line::{self, Line};
-use pg_bulk_text::reader::{Event, ReadError, Reader, Settings};
+use pg_bulk_text::naive;
+use pg_bulk_text::reader::{Event, ReadError, Reader};
 use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
@@ -19,17 +20,7 @@ struct ReaderResult {
 }
 
 fn read_at_once(d: &Dialect, level: Level, data: &[u8], piece: usize) -> ReaderResult {
-    let mut reader = Reader::new(Settings {
-        dialect: d.clone(),
-        read_size: piece,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    });
+    let mut reader = Reader::new(naive::settings(d, piece, level));
     let (mut fed, mut records) = (0, 0);
     loop {
         match reader.advance() {

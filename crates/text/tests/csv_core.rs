@@ -7,7 +7,6 @@
 use csv_core::ReadFieldResult;
 use pg_bulk_text::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_text::naive::{self, Cell};
-use pg_bulk_text::reader::Settings;
 use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
@@ -105,17 +104,7 @@ fn by_reader(file: &[u8], style: Style, read_size: usize, level: Level) -> Table
         null: Some(b"NULL".to_vec()),
         ..FormatOptions::default()
     };
-    let settings = Settings {
-        dialect: Dialect::check(&options, EndMarker::Since18).unwrap(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    };
+    let settings = naive::settings(&Dialect::check(&options, EndMarker::Since18).unwrap(), read_size, level);
     let (rows, error) = naive::read_in_pieces(settings, file, read_size);
     assert_eq!(error, None, "{:?}", String::from_utf8_lossy(file));
     let bytes = |cell| match cell {

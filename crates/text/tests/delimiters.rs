@@ -9,7 +9,7 @@ mod dialects;
 use dialects::{EOLS, dialect, levels, line_end, trailing, unquoted};
 use pg_bulk_text::dialect::{Dialect, EndMarker, Eol};
 use pg_bulk_text::naive::{self, Cell, Row};
-use pg_bulk_text::reader::{ReadError, Settings};
+use pg_bulk_text::reader::ReadError;
 use proptest::prelude::*;
 
 /// Delimiters, and a byte that is neither in them nor in fields.
@@ -18,17 +18,7 @@ const SHORT: &str = "\u{1f}";
 
 /// Reads the file at every level, `size` bytes at a time. All results must be equal.
 fn read(d: &Dialect, file: &[u8], size: usize) -> (Vec<Row>, Option<(u64, ReadError)>) {
-    let settings = |level| Settings {
-        dialect: d.clone(),
-        read_size: size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    };
+    let settings = |level| naive::settings(d, size, level);
     let mut found: Vec<_> =
         levels().into_iter().map(|level| naive::read_in_pieces(settings(level), file, size)).collect();
     assert!(found.windows(2).all(|two| two[0] == two[1]), "every level says the same");

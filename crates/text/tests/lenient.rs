@@ -3,12 +3,12 @@
 
 mod dialects;
 
-use dialects::{dialect, lenient, levels, settings};
+use dialects::{dialect, lenient, levels};
 use pg_bulk_text::chunk::BLOCK;
 use pg_bulk_text::dialect::{Dialect, EndMarker};
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::lenient::values;
-use pg_bulk_text::naive::{Cell, read_in_pieces, rows};
+use pg_bulk_text::naive::{self, Cell, read_in_pieces, rows};
 use proptest::prelude::*;
 
 /// Reads the data in all ways; the results must be those of the description.
@@ -20,12 +20,13 @@ fn check(d: &Dialect, data: &[u8], size: usize) -> Vec<Vec<Cell>> {
     assert_eq!((&cells, error), (&expected, None), "{}", context());
     for level in levels() {
         for size in [size, 1 << 16] {
-            let found = read_in_pieces(settings(d, size, level), data, size);
+            let found = read_in_pieces(naive::settings(d, size, level), data, size);
             assert_eq!(found, (exact.clone(), None), "{level:?} {size} {}", context());
         }
         for readers in [1, 2] {
             let len = (1 + size % 3) * BLOCK;
-            let plan = Plan { settings: settings(d, 4096, level), first: 1, len, room: size, readers, resume: None };
+            let plan =
+                Plan { settings: naive::settings(d, 4096, level), first: 1, len, room: size, readers, resume: None };
             assert_eq!(in_chunks(&plan, data), in_order(&plan.settings, data), "{level:?} {plan:?} {}", context());
         }
     }

@@ -3,7 +3,7 @@
 
 mod dialects;
 
-use dialects::{levels, pass, regular, settings};
+use dialects::{levels, pass, regular};
 use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::naive;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn check(d: &Dialect, data: &[u8], sizes: &[usize]) -> usize {
     for level in levels() {
         for &size in sizes {
             for fields in 1..4 {
-                most = most.max(pass(settings(d, size, level), data, fields, &rows, error));
+                most = most.max(pass(naive::settings(d, size, level), data, fields, &rows, error));
             }
         }
     }

@@ -3,7 +3,7 @@
 
 mod dialects;
 
-use dialects::{dialect, levels, settings};
+use dialects::{dialect, levels};
 use pg_bulk_text::dialect::{Dialect, EndMarker};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::naive::{self, tolerant};
@@ -31,13 +31,13 @@ fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
     let expected_lines = tolerant::lines(d, LINE_LIMIT, data);
     for level in levels() {
         for &size in sizes {
-            let (got, _) = tolerant::read_in_pieces(settings(d, size, level), LINE_LIMIT, data, size);
+            let (got, _) = tolerant::read_in_pieces(naive::settings(d, size, level), LINE_LIMIT, data, size);
             assert!(
                 got == expected_lines,
                 "{level:?}, {size} bytes at a time, {d:?}, {:?}",
                 String::from_utf8_lossy(data)
             );
-            let got = naive::read_in_pieces(settings(d, size, level), data, size);
+            let got = naive::read_in_pieces(naive::settings(d, size, level), data, size);
             assert_eq!(got, expected, "{level:?}, {size} bytes at a time, {d:?}, {:?}", String::from_utf8_lossy(data));
         }
     }
@@ -149,7 +149,7 @@ fn invalid_bytes_end_the_data_where_they_stand() {
             (b"1\n\xc3\xa4\xe2\x82\xac\n\xe2\x82\n", 2),
         ] {
             for &size in SIZES {
-                let (got, error) = naive::read_in_pieces(settings(&d, size, Level::best()), data, size);
+                let (got, error) = naive::read_in_pieces(naive::settings(&d, size, Level::best()), data, size);
                 if d.quote == b'\n' {
                     continue;
                 }
@@ -162,7 +162,7 @@ fn invalid_bytes_end_the_data_where_they_stand() {
 /// The first record shows how lines end; after that, the kernels read it like any other.
 #[test]
 fn a_plain_first_record_is_plain() {
-    let mut s = settings(&all_dialects()[0], 1000, Level::best());
+    let mut s = naive::settings(&all_dialects()[0], 1000, Level::best());
     s.read_size = 1000;
     let file = format!("1,\"{}\"\n2,b\n", "x".repeat(5000));
     let mut reader = Reader::new(s);

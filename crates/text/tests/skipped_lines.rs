@@ -3,7 +3,7 @@
 
 mod dialects;
 
-use dialects::{EOLS, dialect, levels, line_end, pass, regular, settings};
+use dialects::{EOLS, dialect, levels, line_end, pass, regular};
 use pg_bulk_text::chunk::BLOCK;
 use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
 use pg_bulk_text::line::LINE_LIMIT;
@@ -34,11 +34,11 @@ fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
     for level in levels() {
         for &size in sizes {
             let about = || format!("{level:?}, {size} bytes, {d:?}, {:?}", String::from_utf8_lossy(data));
-            assert_eq!(naive::read_in_pieces(settings(d, size, level), data, size), expected, "{}", about());
-            let (found, _) = tolerant::read_in_pieces(settings(d, size, level), LINE_LIMIT, data, size);
+            assert_eq!(naive::read_in_pieces(naive::settings(d, size, level), data, size), expected, "{}", about());
+            let (found, _) = tolerant::read_in_pieces(naive::settings(d, size, level), LINE_LIMIT, data, size);
             assert_eq!(found, expected_lines, "{}", about());
             for fields in 1..3 {
-                pass(settings(d, size, level), data, fields, &expected.0, expected.1);
+                pass(naive::settings(d, size, level), data, fields, &expected.0, expected.1);
             }
         }
     }
@@ -47,7 +47,7 @@ fn check(d: &Dialect, data: &[u8], sizes: &[usize]) {
 /// The reader, in chunks.
 fn check_chunks(d: &Dialect, headers: u64, blocks: usize, first: usize, data: &[u8]) {
     for level in levels() {
-        let settings = Settings { header_lines: headers, ..settings(d, 4096, level) };
+        let settings = Settings { header_lines: headers, ..naive::settings(d, 4096, level) };
         let plan = Plan { settings, first, len: blocks * BLOCK, room: 64, readers: 2, resume: None };
         let expected = in_order(&plan.settings, data);
         assert_eq!(in_chunks(&plan, data), expected, "{plan:?}, {:?}", String::from_utf8_lossy(data));

@@ -3,9 +3,10 @@
 
 mod dialects;
 
-use dialects::{dialect, levels, settings};
+use dialects::{dialect, levels};
 use pg_bulk_text::dialect::{Dialect, EndMarker, Eol};
 use pg_bulk_text::line::{LineError, skip_line};
+use pg_bulk_text::naive::settings;
 use pg_bulk_text::naive::tolerant::{LineResult, lines, read_in_pieces};
 use pg_bulk_text::reader::{ReadError, Reader};
 use pg_bulk_text::scan::Level;

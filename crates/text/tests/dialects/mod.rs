@@ -6,21 +6,6 @@ use pg_bulk_text::naive::Row;
 use pg_bulk_text::reader::{Event, ReadError, Reader, Settings};
 use pg_bulk_text::scan::Level;
 
-/// Settings of a reader that verifies UTF-8 and reads no header.
-pub fn settings(d: &Dialect, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: d.clone(),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    }
-}
-
 pub const EOLS: [Eol; 3] = [Eol::Nl, Eol::Cr, Eol::CrNl];
 
 pub fn line_end(eol: Eol) -> &'static [u8] {
