@@ -16,11 +16,13 @@ pub(super) struct Keys {
     object: Object,
     charset: Charset,
     pub(super) names: Vec<Vec<u8>>,
+    /// The key of each name in `object`.
+    keys: Vec<Option<usize>>,
 }
 
 impl Keys {
     pub(super) fn new(charset: Charset) -> Keys {
-        Keys { object: Object::new(&[], true, charset), charset, names: Vec::new() }
+        Keys { object: Object::new(&[], true, charset), charset, names: Vec::new(), keys: Vec::new() }
     }
 
     /// Read a record, and add its new keys. Guarded.
@@ -36,6 +38,7 @@ impl Keys {
         if self.names.len() > known {
             let names: Vec<&[u8]> = self.names.iter().map(Vec::as_slice).collect();
             self.object = Object::new(&names, names.len() <= MOST_COLUMNS, self.charset);
+            self.keys = names.iter().map(|name| self.object.key(name)).collect();
             read(&mut self.object, line)?;
         }
         Ok(())
@@ -63,8 +66,8 @@ impl Sniffer {
         self.columns.iter_mut().skip(known).filter(|_| has_rows).for_each(Evidence::take_null);
         self.records += 1;
         let mut text = Vec::new();
-        for (evidence, name) in self.columns.iter_mut().zip(&keys.names) {
-            let (kind, raw) = keys.object.key(name).map_or_else(Default::default, |key| keys.object.value(key, line));
+        for (evidence, key) in self.columns.iter_mut().zip(&keys.keys) {
+            let (kind, raw) = key.map_or_else(Default::default, |key| keys.object.value(key, line));
             match kind {
                 ValueKind::Missing | ValueKind::Null => evidence.take_null(),
                 ValueKind::Bare | ValueKind::Object | ValueKind::Array => {
