@@ -41,6 +41,7 @@ use crate::server::relation::OpenRelation;
 use crate::server::role::{has_privileges_of, owner_here, refuse_right, stored_role_name};
 use crate::server::server_text::to_server;
 use crate::server::sql_value::SqlValue;
+use crate::server::statement::next_command;
 
 const TABLE: &CStr = c"bulk_loaded";
 const WIDTH: usize = 15;
@@ -349,9 +350,8 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
     for oid in oids {
         ObjectLock::new(records.oid(), oid, 0).take(Mode::Exclusive, Until::TransactionEnd);
     }
-    // Includes files that this command has loaded. SAFETY: a guarded call; only scans with the server's own snapshot
-    // read these changes.
-    unsafe { pg_sys::CommandCounterIncrement() };
+    // Includes files that this command has loaded. Only scans with the server's own snapshot read these changes.
+    next_command();
     let mut rows = Vec::new();
     records.for_each(|row| {
         if tables.iter().any(|table| table.is_of(&records, row))

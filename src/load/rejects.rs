@@ -106,8 +106,13 @@ impl Reject {
             path: file.map(|file| file.path.as_bytes().to_vec()),
             line: reader.line_number(),
             offset: (!rows.context.is_query && rows.stream().has_offsets()).then(|| reader.record_offset()),
-            raw: (!rows.context.is_query && !reader.dialect().is_binary())
-                .then(|| cut(&rows.stream().bytes_of(reader.raw_line().unwrap_or_default())).to_vec()),
+            raw: (!rows.context.is_query && !reader.dialect().is_binary()).then(|| {
+                let line = reader.raw_line().unwrap_or_default();
+                // At most two bytes stand for one.
+                let mut bytes = rows.stream().bytes_of(line.get(..2 * MOST_BYTES).unwrap_or(line));
+                bytes.truncate(MOST_BYTES);
+                bytes
+            }),
             complaint,
         }
     }

@@ -39,7 +39,7 @@ use crate::input::source::Location;
 use crate::server::attempt::{complaint, in_subtransaction};
 use crate::server::column_set::ColumnSet;
 use crate::server::compat::{self, Rights};
-use crate::server::lookup::{qualified, schema_name};
+use crate::server::lookup::{qualified, quoted, schema_name};
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::NodeList;
 use crate::server::original::text;
@@ -252,9 +252,7 @@ fn ask(from: From<'_>, table: (&CStr, &CStr), insertion: Option<Insertion<'_>>, 
 
 /// The text of the COPY, without options. Guarded.
 fn copy_text(from: From<'_>, (schema, name): (&CStr, &CStr), insertion: Option<Insertion<'_>>) -> Vec<u8> {
-    // SAFETY: guarded calls with a string, which return a string.
-    let quoted = |string: &CStr| unsafe { copied(pg_sys::quote_identifier(string.as_ptr())) }.unwrap_or_default();
-    // SAFETY: as above.
+    // SAFETY: a guarded call with a string, which returns a string.
     let literal = |string: &CStr| unsafe { copied(pg_sys::quote_literal_cstr(string.as_ptr())) }.unwrap_or_default();
     let mut text = [b"COPY ", qualified(schema, name).to_bytes()].concat();
     if let Some(Insertion { relation, columns, .. }) = insertion.filter(|insertion| !insertion.columns.is_empty()) {
@@ -272,17 +270,28 @@ fn copy_text(from: From<'_>, (schema, name): (&CStr, &CStr), insertion: Option<I
     [text.as_slice(), before, &location].concat()
 }
 
+/// The question that was open before, and the hook of rights: both are restored at the end.
+struct Open(*mut Question<'static>, pg_sys::ExecutorCheckPerms_hook_type);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: only the server's thread uses the variable.
+        unsafe { pg_sys::ExecutorCheckPerms_hook = self.1 };
+        OPEN.store(self.0, Relaxed);
+    }
+}
+
 /// Sends the question. Returns the error that ended it, or null. Hooks may leave allocations in the current memory context.
 /// Guarded, in a transaction.
 fn put(question: &Question<'_>) -> *mut pg_sys::ErrorData {
-    // SAFETY: the question outlives the call, and so does its relation. The variables are restored with or without an error;
-    // only the server's thread uses them.
+    // SAFETY: the question outlives the call, and so does its relation. The guard restores the variables with or without an
+    // error; only the server's thread uses them.
     unsafe {
-        let before = OPEN.swap(std::ptr::from_ref(question).cast_mut().cast(), Relaxed);
+        let _open = Open(OPEN.swap(std::ptr::from_ref(question).cast_mut().cast(), Relaxed), question.rights_hook);
         if question.insertion.is_some() {
             pg_sys::ExecutorCheckPerms_hook = Some(rights_are_asked);
         }
-        let error = if pg_sys::IsInParallelMode() {
+        if pg_sys::IsInParallelMode() {
             // No subtransaction can begin. The server rejects COPY there before it opens anything.
             let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
             let state = SessionState::note();
@@ -296,10 +305,7 @@ fn put(question: &Question<'_>) -> *mut pg_sys::ErrorData {
             error
         } else {
             in_subtransaction(|| send(question))
-        };
-        pg_sys::ExecutorCheckPerms_hook = question.rights_hook;
-        OPEN.store(before, Relaxed);
-        error
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`BufFile`] lives in the memory context in which it was made. The code that deletes the context, or that releases the
 //! set of a shared file, answers for it: both are unsafe. Several readers may share a file, if each goes to its own place
-//! first. The end of the transaction closes a file, unless it survives that.
+//! first. The end of the transaction closes a file.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -24,12 +24,12 @@ pub struct Place {
 
 impl BufFile {
     /// Makes a file, with its own memory in this context. Guarded.
-    pub fn temporary(memory: MemoryContext, survives: bool) -> BufFile {
+    pub fn temporary(memory: MemoryContext) -> BufFile {
         let _entered = memory.enter();
         // SAFETY: guarded calls.
         BufFile(Cell::new(unsafe {
             pg_sys::PrepareTempTablespaces();
-            pg_sys::BufFileCreateTemp(survives)
+            pg_sys::BufFileCreateTemp(false)
         }))
     }
 

@@ -20,8 +20,9 @@
 //! - In text with backslashes, the survey is valid if no escape and no carriage return crosses the edge. Otherwise it
 //!   is not used.
 //! - In CSV with a separate escape character, only the cut can find the record ends of some ranges.
+//! - In CSV with lenient quotes, or with line ends of any kind, it finds those of all ranges.
 //!
-//! In both cases the cut scans all bytes, at memory speed. Line numbers are exact, too.
+//! In these cases the cut scans all bytes, at memory speed. Line numbers are exact, too.
 //!
 //! Records of COPY's binary format have no ends that a survey could count. Their ranges are not surveyed, and the cut
 //! goes from size to size ([`crate::walk`]). This takes a small part of the time that it takes to convert the records.

@@ -187,10 +187,12 @@ impl Runs {
             return Err(damaged());
         }
         if self.file.is_none() {
-            let _entered = self.context.enter();
             self.file = match &self.place {
-                RunFileKind::Own => Some(BufFile::temporary(self.context, false)),
-                RunFileKind::Shared(files, name) => files.make(name),
+                RunFileKind::Own => Some(BufFile::temporary(self.context)),
+                RunFileKind::Shared(files, name) => {
+                    let _entered = self.context.enter();
+                    files.make(name)
+                }
             }
             .map(Rc::new);
         }

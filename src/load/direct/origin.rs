@@ -227,7 +227,7 @@ impl Tape {
 
     /// Writes the ranges to the file. Guarded.
     fn spill(&mut self) {
-        let file = self.file.get_or_insert_with(|| BufFile::temporary(MemoryContext::of_transaction(), false));
+        let file = self.file.get_or_insert_with(|| BufFile::temporary(MemoryContext::of_transaction()));
         file.write(bytes_of(&self.memory));
         self.spilled += self.memory.len() as u64;
         self.memory.clear();

@@ -184,8 +184,8 @@ impl Rejects {
     pub fn count(&mut self, shared: &Shared, process: usize, wide: &mut Wide) -> Result<()> {
         let total = shared.bad.fetch_add(1, SeqCst) + 1;
         let Some(limit) = self.limit else { return Ok(()) };
-        let ticket = shared.working_on(process).filter(|_| self.tallies.is_some());
-        let Some((ticket, tally)) = ticket.and_then(|ticket| Some((ticket, self.tally(ticket)?))) else {
+        let Some((ticket, tally)) = shared.working_on(process).and_then(|ticket| Some((ticket, self.tally(ticket)?)))
+        else {
             return if total > limit { Err(self.too_many()) } else { Ok(()) };
         };
         let here = tally.count.fetch_add(1, SeqCst) + 1;

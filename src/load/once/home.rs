@@ -24,6 +24,7 @@ use crate::server::lookup::relation_named;
 use crate::server::own_table::{OwnTable, Row};
 use crate::server::role::owner_here;
 use crate::server::sql_value::SqlValue;
+use crate::server::statement::next_command;
 
 /// The current transaction's id. Guarded.
 pub fn transaction() -> pg_sys::TransactionId {
@@ -82,8 +83,8 @@ pub fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()>
             records.insert(&values)?;
         }
     }
-    // SAFETY: a guarded call. A later removal of these rows must see them.
-    unsafe { pg_sys::CommandCounterIncrement() };
+    // A later removal of these rows must see them.
+    next_command();
     Ok(())
 }
 

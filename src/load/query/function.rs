@@ -13,6 +13,7 @@
 
 use pgrx::pg_sys;
 
+use crate::server::lookup::language_of;
 use crate::server::node::make::{node, null, select, subquery, target};
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{TupleDesc, name_of};
@@ -70,22 +71,7 @@ fn is_worth_it(call: Node<'_>) -> bool {
     let function = call.funcid;
     // SAFETY: a guarded catalog lookup.
     let is_volatile = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE;
-    call.funcretset && (language_of(function) != pg_sys::Oid::from_u32(SQL) || is_volatile())
-}
-
-/// The OID of a function's language. Guarded.
-fn language_of(function: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded catalog lookup; a tuple of pg_proc begins with its form struct.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
-        if tuple.is_null() {
-            return pg_sys::InvalidOid;
-        }
-        let language = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>()).prolang;
-        pg_sys::ReleaseSysCache(tuple);
-        language
-    }
+    call.funcretset && (language_of(function) != Some(SQL) || is_volatile())
 }
 
 /// Does the query use whole rows or system columns of the relation, or sublinks, CTEs or row marks? Guarded.

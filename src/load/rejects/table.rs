@@ -17,6 +17,7 @@ use crate::server::memory_context::MemoryContext;
 use crate::server::own_table::Columns;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::role::as_role;
+use crate::server::statement::next_command;
 
 /// Most rows of one insertion.
 const BATCH: usize = 500;
@@ -92,8 +93,8 @@ pub fn write(spool: &mut Spool) -> Result<u64> {
         Ok(())
     })?;
     drop(table);
-    // SAFETY: a guarded call. Later commands must see the rows.
-    unsafe { pg_sys::CommandCounterIncrement() };
+    // Later commands must see the rows.
+    next_command();
     spool.close();
     Ok(count)
 }

@@ -141,11 +141,12 @@ impl Sample<'_> {
                 trials.push((trial, rank));
             }
         }
-        let highest = |one: (Trial, f64), other: (Trial, f64)| if other.1 > one.1 { other } else { one };
-        let (best, _) = trials.iter().cloned().reduce(highest)?;
+        let (best, _) = trials.iter().reduce(|one, other| if other.1 > one.1 { other } else { one })?;
         // Names without this delimiter, and with another one that all lines have alike, are above lists of values.
-        let table = trials.into_iter().filter(|(trial, _)| best.starts_whole() && trial.is_below_names());
-        Some(table.reduce(highest).map_or(best, |(table, _)| table))
+        if best.starts_whole() && trials.iter().any(|(trial, _)| trial.is_below_names()) {
+            trials.retain(|(trial, _)| trial.is_below_names());
+        }
+        trials.into_iter().reduce(|one, other| if other.1 > one.1 { other } else { one }).map(|(best, _)| best)
     }
 
     /// Whether nearly all lines are dates, addresses or amounts with a unit, which have blanks and signs within.

@@ -63,9 +63,20 @@ impl Type {
     /// Its name in SQL.
     #[must_use]
     pub fn name(self) -> &'static str {
-        const NAMES: &str =
-            "boolean|integer|bigint|numeric|double precision|date|timestamp|timestamptz|time|uuid|jsonb|json";
-        NAMES.split('|').nth(self as usize).unwrap_or_default()
+        match self {
+            Type::Boolean => "boolean",
+            Type::Integer => "integer",
+            Type::Bigint => "bigint",
+            Type::Numeric => "numeric",
+            Type::Double => "double precision",
+            Type::Date => "date",
+            Type::Timestamp => "timestamp",
+            Type::Timestamptz => "timestamptz",
+            Type::Time => "time",
+            Type::Uuid => "uuid",
+            Type::Jsonb => "jsonb",
+            Type::Json => "json",
+        }
     }
 }
 

@@ -42,20 +42,15 @@ impl Body {
     /// Reads a function's body. None if the function must be called. Guarded; allocates in the current memory context.
     pub fn of(function: pg_sys::Oid) -> Option<Body> {
         let row = CatalogRow::<pg_sys::FormData_pg_proc>::find(function)?;
-        // SAFETY: guarded calls on a row that is held.
-        let (has_settings, copy) = unsafe {
-            let settings = pg_sys::Anum_pg_proc_proconfig as c_int;
-            (
-                !pg_sys::heap_attisnull(row.as_ptr(), settings, std::ptr::null_mut()),
-                pg_sys::heap_copytuple(row.as_ptr()),
-            )
-        };
+        let settings = pg_sys::Anum_pg_proc_proconfig as c_int;
+        // SAFETY: a guarded call on a row that is held.
+        let has_settings = || unsafe { !pg_sys::heap_attisnull(row.as_ptr(), settings, std::ptr::null_mut()) };
         // SAFETY: a hook that another library has set, called as core calls it.
         let is_watched = || unsafe { pg_sys::needs_fmgr_hook.is_some_and(|hook| c::guard(|| hook(function))) };
         if row.prolang != pg_sys::Oid::from(SQL_LANGUAGE)
             || row.prokind.cast_unsigned() != FUNCTION
             || row.prosecdef
-            || has_settings
+            || has_settings()
             || is_watched()
         {
             return None;
@@ -63,7 +58,8 @@ impl Body {
         Some(Body {
             // SAFETY: a name is NUL-terminated.
             name: unsafe { std::ffi::CStr::from_ptr(row.proname.data.as_ptr()) }.to_owned(),
-            row: copy,
+            // SAFETY: a guarded call on a row that is held.
+            row: unsafe { pg_sys::heap_copytuple(row.as_ptr()) },
             text: row.source()?,
             nodes: row.body(),
             volatility: row.provolatile.cast_unsigned(),
