@@ -341,6 +341,9 @@ CALL write_file('sniff_marked.txt', repeat(E'1\ta\n', 40) || E'\\.\n3\tc\n');
 SELECT sniffed('sniff_marked.txt', '{"format": "text"}');
 SET pg_bulk.chunk_size = '64';
 SELECT rows_loaded, notes FROM bulk_load(data_path('sniff_marked.txt'), 'marked', '{"format": "text", "workers": 2}');
+-- The marker ends a chunk.
+CALL write_file('sniff_marked.txt', repeat(E'1\ta\n', 46) || E'10\ta\n\\.\n' || repeat(E'3\tc\n', 100));
+SELECT w, rows_loaded, notes FROM unnest(ARRAY[0, 2]) w, bulk_load(data_path('sniff_marked.txt'), 'marked', jsonb_build_object('format', 'text', 'workers', w));
 RESET pg_bulk.chunk_size;
 CALL write_file('sniff_marked.txt', E'1\ta\n\\.\n \n');
 SELECT sniffed('sniff_marked.txt', '{"format": "text"}');

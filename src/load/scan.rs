@@ -163,11 +163,6 @@ struct Scan {
 // SAFETY: the server passes a state that `create_state` has made to one callback at a time.
 unsafe impl Argument for &mut Scan {
     type Raw = *mut pg_sys::CustomScanState;
-
-    unsafe fn of(raw: Self::Raw) -> Self {
-        // SAFETY: see above.
-        unsafe { &mut *raw.cast() }
-    }
 }
 
 /// Called by the executor.

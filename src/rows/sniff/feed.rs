@@ -234,7 +234,7 @@ impl Feed {
 
     /// Whether the data have ended at an end marker, and text is behind it.
     pub fn ended_early(&mut self, reader: &Reader) -> Result<bool> {
-        Ok(reader.ended_early() || self.given < self.ready.len() || self.fetch()? || self.spent)
+        Ok(reader.ended_early() == Some(true) || self.given < self.ready.len() || self.fetch()? || self.spent)
     }
 
     /// Read `len` bytes at another position of the file. The position of the feed is lost.

@@ -160,11 +160,6 @@ struct State {
 // SAFETY: the server passes a state that `create_state` has made to one callback at a time.
 unsafe impl Argument for &mut State {
     type Raw = *mut pg_sys::CustomScanState;
-
-    unsafe fn of(raw: Self::Raw) -> Self {
-        // SAFETY: see above.
-        unsafe { &mut *raw.cast() }
-    }
 }
 
 impl State {

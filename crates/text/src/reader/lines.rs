@@ -72,11 +72,12 @@ impl Reader {
         }
     }
 
-    /// Whether an end marker has ended the data, and text is behind it.
+    /// Whether an end marker has ended the data, and text is behind it. None if what is behind it was not read.
     #[must_use]
-    pub fn ended_early(&self) -> bool {
+    pub fn ended_early(&self) -> Option<bool> {
         let behind = self.window.bytes().get(self.pos..).unwrap_or_default();
-        self.finished && !behind.trim_ascii().is_empty()
+        let has_text = self.finished && !behind.trim_ascii().is_empty();
+        (has_text || !self.finished || self.window.is_closed()).then_some(has_text)
     }
 
     /// The current line without its end; `None` if its end was not found.
