@@ -35,7 +35,6 @@ mod wire;
 pub(crate) mod words;
 
 use crate::arena::Arena;
-pub use array::Element;
 pub use numeric::NumericTypmod;
 use pg_bulk_text::json_text::Charset;
 pub use varlena::copy_short;
@@ -49,7 +48,7 @@ const _: () =
     assert!(cfg!(target_endian = "little") && size_of::<usize>() == 8, "datums are laid out for 64-bit little endian");
 
 /// Settings of the session that decoders depend on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     /// Characters of the server encoding.
     pub charset: Charset,
@@ -123,7 +122,11 @@ pub enum Decoder {
     /// Arrays of some types.
     Array {
         /// The element type.
-        element: Element,
+        element: u32,
+        /// The typmod of the elements.
+        typmod: i32,
+        /// The settings for their decoder.
+        session: Session,
     },
     /// int4range
     Int4Range,
@@ -161,9 +164,6 @@ impl Decoder {
     /// types, PostgreSQL's input function converts all values.
     #[must_use]
     pub fn for_type(type_oid: u32, typmod: i32, session: &Session) -> Option<Decoder> {
-        let charset = session.charset;
-        // The typmod of varchar and bpchar includes the varlena header; a smaller value means no length.
-        let length = usize::try_from(typmod).ok().and_then(|t| t.checked_sub(varlena::HEADER));
         let bits = usize::try_from(typmod).ok().filter(|&t| t > 0);
         let precision = time::precision(typmod);
         Some(match type_oid {
@@ -181,9 +181,7 @@ impl Decoder {
             oids::INT8 => Decoder::Int8,
             oids::OID => Decoder::Oid,
             oids::NUMERIC => Decoder::Numeric { typmod: NumericTypmod::decode(typmod)? },
-            oids::TEXT => Decoder::Text,
-            oids::VARCHAR => length.map_or(Decoder::Text, |max_chars| Decoder::Varchar { max_chars, charset }),
-            oids::BPCHAR => length.map_or(Decoder::Text, |chars| Decoder::Bpchar { chars, charset }),
+            oids::TEXT | oids::VARCHAR | oids::BPCHAR => Decoder::of_string(type_oid, typmod, session.charset),
             oids::CHAR => Decoder::Char,
             oids::BYTEA => Decoder::Bytea,
             oids::UUID => Decoder::Uuid,
@@ -197,10 +195,22 @@ impl Decoder {
             oids::INT4RANGE => Decoder::Int4Range,
             oids::INT8RANGE => Decoder::Int8Range,
             _ => {
-                let &(_, of) = oids::ARRAYS.iter().find(|&&(array, _)| array == type_oid)?;
-                Decoder::Array { element: Element::new(of, Decoder::for_type(of, typmod, session)?)? }
+                let &(_, element) = oids::ARRAYS.iter().find(|&&(array, _)| array == type_oid)?;
+                Decoder::for_type(element, typmod, session)?;
+                Decoder::Array { element, typmod, session: *session }
             }
         })
+    }
+
+    /// Returns the decoder for text, varchar or bpchar.
+    fn of_string(type_oid: u32, typmod: i32, charset: Charset) -> Decoder {
+        // The typmod of varchar and bpchar includes the varlena header; a smaller value means no length.
+        let length = usize::try_from(typmod).ok().and_then(|t| t.checked_sub(varlena::HEADER));
+        match (type_oid, length) {
+            (oids::VARCHAR, Some(max_chars)) => Decoder::Varchar { max_chars, charset },
+            (oids::BPCHAR, Some(chars)) => Decoder::Bpchar { chars, charset },
+            _ => Decoder::Text,
+        }
     }
 
     /// Returns the datum of a field, or `None` if only PostgreSQL's input function can decide. `field`: its bytes after
@@ -267,7 +277,10 @@ impl Decoder {
                 );
             }
             Decoder::Char => fields.decode(|field, _| text::char(field)),
-            Decoder::Array { element } => fields.decode(|field, arena| array::array(field, element, arena)),
+            Decoder::Array { element, typmod, session } => {
+                let decoder = Decoder::for_type(element, typmod, &session);
+                fields.decode(|field, arena| array::array(field, element, decoder?, arena));
+            }
             Decoder::Int4Range => fields.decode(range::int4range),
             Decoder::Int8Range => fields.decode(range::int8range),
             Decoder::Bytea => fields.decode(text::bytea),

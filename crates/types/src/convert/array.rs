@@ -9,10 +9,8 @@
 //! (arrayfuncs.c).
 #![allow(unsafe_code, reason = "elements are datums")]
 
-use super::numeric::NumericTypmod;
-use super::{Datum, Decoder, varlena};
+use super::{Datum, Decoder, oids, varlena};
 use crate::arena::Arena;
-use pg_bulk_text::json_text::Charset;
 
 /// The most elements of an array; longer ones go to the server.
 const MOST: usize = 64;
@@ -21,29 +19,6 @@ const EMPTY: usize = 12;
 /// Length with one dimension and its lower bound, in bytes. The varlena header makes it a multiple of 8.
 const HEADER: usize = EMPTY + 8;
 
-/// The element type of an array, which must have a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Element {
-    oid: u32,
-    kind: ElementType,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ElementType {
-    Bool,
-    Int2,
-    Int4,
-    Int8,
-    Float8,
-    Numeric { typmod: Option<NumericTypmod> },
-    Text,
-    Varchar { max_chars: usize, charset: Charset },
-    Uuid,
-    Date,
-    Timestamp { precision: usize },
-    Timestamptz { precision: usize, utc: bool, letters: bool },
-}
-
 /// How elements are stored.
 enum Storage {
     ByValue(usize),
@@ -51,55 +26,15 @@ enum Storage {
     Varlena,
 }
 
-impl Element {
-    /// Returns the element type for a decoder.
-    pub(super) fn new(oid: u32, decoder: Decoder) -> Option<Element> {
-        let kind = match decoder {
-            Decoder::Bool => ElementType::Bool,
-            Decoder::Int2 => ElementType::Int2,
-            Decoder::Int4 => ElementType::Int4,
-            Decoder::Int8 => ElementType::Int8,
-            Decoder::Float8 => ElementType::Float8,
-            Decoder::Numeric { typmod } => ElementType::Numeric { typmod },
-            Decoder::Text => ElementType::Text,
-            Decoder::Varchar { max_chars, charset } => ElementType::Varchar { max_chars, charset },
-            Decoder::Uuid => ElementType::Uuid,
-            Decoder::Date => ElementType::Date,
-            Decoder::Timestamp { precision } => ElementType::Timestamp { precision },
-            Decoder::Timestamptz { precision, utc, letters } => ElementType::Timestamptz { precision, utc, letters },
-            _ => return None,
-        };
-        Some(Element { oid, kind })
-    }
-
-    fn decoder(self) -> Decoder {
-        match self.kind {
-            ElementType::Bool => Decoder::Bool,
-            ElementType::Int2 => Decoder::Int2,
-            ElementType::Int4 => Decoder::Int4,
-            ElementType::Int8 => Decoder::Int8,
-            ElementType::Float8 => Decoder::Float8,
-            ElementType::Numeric { typmod } => Decoder::Numeric { typmod },
-            ElementType::Text => Decoder::Text,
-            ElementType::Varchar { max_chars, charset } => Decoder::Varchar { max_chars, charset },
-            ElementType::Uuid => Decoder::Uuid,
-            ElementType::Date => Decoder::Date,
-            ElementType::Timestamp { precision } => Decoder::Timestamp { precision },
-            ElementType::Timestamptz { precision, utc, letters } => Decoder::Timestamptz { precision, utc, letters },
-        }
-    }
-
-    fn storage(self) -> Storage {
-        match self.kind {
-            ElementType::Bool => Storage::ByValue(1),
-            ElementType::Int2 => Storage::ByValue(2),
-            ElementType::Int4 | ElementType::Date => Storage::ByValue(4),
-            ElementType::Int8
-            | ElementType::Float8
-            | ElementType::Timestamp { .. }
-            | ElementType::Timestamptz { .. } => Storage::ByValue(8),
-            ElementType::Uuid => Storage::Fixed(16),
-            ElementType::Numeric { .. } | ElementType::Text | ElementType::Varchar { .. } => Storage::Varlena,
+impl Storage {
+    fn of(element: u32) -> Storage {
+        match element {
+            oids::BOOL => Storage::ByValue(1),
+            oids::INT2 => Storage::ByValue(2),
+            oids::INT4 | oids::DATE => Storage::ByValue(4),
+            oids::INT8 | oids::FLOAT8 | oids::TIMESTAMP | oids::TIMESTAMPTZ => Storage::ByValue(8),
+            oids::UUID => Storage::Fixed(16),
+            _ => Storage::Varlena,
         }
     }
 }
@@ -117,18 +52,24 @@ fn next(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     (!element.is_empty() && !element.eq_ignore_ascii_case(b"null")).then_some((element, rest))
 }
 
-/// Decodes an array.
-pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option<Datum> {
+/// Decodes an array of elements of this type, which the decoder converts.
+pub(super) fn array(field: &[u8], element: u32, decoder: Decoder, arena: &mut Arena) -> Option<Datum> {
     let mut rest = field.strip_prefix(b"{")?;
-    let oid = element.oid.to_le_bytes();
+    let oid = element.to_le_bytes();
     if rest == b"}" {
         let (datum, body) = varlena::alloc(EMPTY, arena)?;
         body.fill(0);
         body.last_chunk_mut::<4>().map(|to| *to = oid)?;
         return Some(datum);
     }
-    let decoder = element.decoder();
-    let storage = element.storage();
+    let storage = Storage::of(element);
+    let stored = |datum: Datum| match storage {
+        Storage::ByValue(_) => &[],
+        // SAFETY: the decoder has made this value, of that length, in the arena below.
+        Storage::Fixed(len) => unsafe { varlena::fixed(datum, len) },
+        // SAFETY: the decoder has made this varlena in the arena below.
+        Storage::Varlena => unsafe { varlena::body(datum) },
+    };
     let mut datums = [0; MOST];
     let mut count = 0;
     // Total size of the elements, with padding.
@@ -140,8 +81,7 @@ pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option
         count += 1;
         size += match storage {
             Storage::ByValue(len) | Storage::Fixed(len) => len,
-            // SAFETY: the decoder has returned this varlena.
-            Storage::Varlena => (varlena::HEADER + unsafe { varlena::body(datum) }.len()).next_multiple_of(4),
+            Storage::Varlena => (varlena::HEADER + stored(datum).len()).next_multiple_of(4),
         };
         match behind {
             [b',', more @ ..] => rest = more,
@@ -157,19 +97,17 @@ pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option
     header[12..16].copy_from_slice(&(count as u32).to_le_bytes());
     header[16] = 1;
     for &datum in datums.get(..count)? {
+        let value = stored(datum);
         let len = match storage {
             Storage::ByValue(len) => {
                 body.get_mut(..len)?.copy_from_slice(datum.to_le_bytes().get(..len)?);
                 len
             }
             Storage::Fixed(len) => {
-                // SAFETY: the decoder has made a value of that length.
-                body.get_mut(..len)?.copy_from_slice(unsafe { varlena::fixed(datum, len) });
+                body.get_mut(..len)?.copy_from_slice(value);
                 len
             }
             Storage::Varlena => {
-                // SAFETY: the decoder has returned this varlena.
-                let value = unsafe { varlena::body(datum) };
                 let len = varlena::HEADER + value.len();
                 body.get_mut(..varlena::HEADER)?.copy_from_slice(&((len as u32) << 2).to_le_bytes());
                 body.get_mut(varlena::HEADER..len)?.copy_from_slice(value);
@@ -185,13 +123,11 @@ pub(super) fn array(field: &[u8], element: Element, arena: &mut Arena) -> Option
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::testing::varlena_bytes;
-    use super::super::{Session, oids};
+    use super::super::testing::{SESSION, varlena_bytes};
     use super::*;
 
     fn decode(oid: u32, text: &str, a: &mut Arena) -> Option<Vec<u8>> {
-        let session = Session { charset: Charset::Utf8, zone_letters: false, utc: true, interval_sql_standard: false };
-        Decoder::for_type(oid, -1, &session).unwrap().decode(text.as_bytes(), a).map(varlena_bytes)
+        Decoder::for_type(oid, -1, &SESSION).unwrap().decode(text.as_bytes(), a).map(varlena_bytes)
     }
 
     #[test]
@@ -211,29 +147,10 @@ mod tests {
     #[test]
     fn others_are_the_servers() {
         let a = &mut Arena::new();
-        for t in [
-            "",
-            "{",
-            "}",
-            "{1",
-            "1}",
-            "{1,}",
-            "{,1}",
-            "{1,,2}",
-            "{ 1}",
-            "{1 }",
-            "{1} ",
-            "{NULL}",
-            "{Null,1}",
-            "{{1}}",
-            "[1:1]={1}",
-            "{1}}",
-            "{1\"2\"}",
-            "{\"1\"2}",
-            "{\\1}",
-            "{\"\\1\"}",
-            "{\"1}",
-        ] {
+        for t in "|{|}|{1|1}|{1,}|{,1}|{1,,2}|{ 1}|{1 }|{1} |{NULL}|{Null,1}|{{1}}|[1:1]={1}|{1}}|{1\"2\"}|{\"1\"2}|\
+            {\\1}|{\"\\1\"}|{\"1}"
+            .split('|')
+        {
             assert_eq!(decode(1007, t, a), None, "{t}");
             assert_eq!(decode(1009, t, a), None, "{t}");
         }

@@ -1,6 +1,12 @@
 //! Helpers of tests that read by-reference values.
 
-use super::Datum;
+use pg_bulk_text::json_text::Charset;
+
+use super::{Datum, Session};
+
+/// UTF-8, and settings under which no text has a special meaning.
+pub(crate) const SESSION: Session =
+    Session { charset: Charset::Utf8, zone_letters: false, utc: false, interval_sql_standard: false };
 
 /// Returns the `len` bytes at a datum. Their arena must still exist.
 #[allow(unsafe_code, reason = "the server reads values by their address, and so must a test")]

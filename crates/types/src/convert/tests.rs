@@ -1,9 +1,6 @@
-use super::testing::varlena_bytes;
+use super::testing::{SESSION, varlena_bytes};
 use super::*;
 use proptest::prelude::*;
-
-const SESSION: Session =
-    Session { charset: Charset::Utf8, zone_letters: false, utc: false, interval_sql_standard: false };
 
 const ALL: &[u32] = &[
     oids::BOOL,

@@ -5,7 +5,7 @@
 //! `time_recv` and `timestamp_recv`. Strings are verified here, because the bytes of the file were not verified before.
 //! If strings must be converted, only ASCII ones are accepted, which have the same bytes in every encoding.
 
-use super::{Datum, Decoder, oids, text, varlena};
+use super::{Datum, Decoder, oids, varlena};
 use crate::arena::Arena;
 use pg_bulk_text::fixed::is_plain;
 use pg_bulk_text::json_text::Charset;
@@ -44,15 +44,8 @@ enum WireType {
     Date,
     Time,
     Timestamp,
-    Text,
-    Varchar {
-        max_chars: usize,
-        charset: Charset,
-    },
-    Bpchar {
-        chars: usize,
-        charset: Charset,
-    },
+    /// text, varchar and bpchar, which have the decoder of their text form.
+    Text(Decoder),
 }
 
 impl Wire {
@@ -60,7 +53,6 @@ impl Wire {
     /// is UTF-8 and needs no conversion.
     #[must_use]
     pub fn for_type(type_oid: u32, typmod: i32, charset: Charset, utf8: bool) -> Option<Wire> {
-        let length = usize::try_from(typmod).ok().and_then(|t| t.checked_sub(varlena::HEADER));
         // With other typmods, values are rounded (AdjustTimeForTypmod, AdjustTimestampForTypmod).
         let is_exact = typmod == -1 || typmod == 6;
         let kind = match type_oid {
@@ -74,9 +66,7 @@ impl Wire {
             oids::DATE => WireType::Date,
             oids::TIME if is_exact => WireType::Time,
             oids::TIMESTAMP | oids::TIMESTAMPTZ if is_exact => WireType::Timestamp,
-            oids::TEXT => WireType::Text,
-            oids::VARCHAR => length.map_or(WireType::Text, |max_chars| WireType::Varchar { max_chars, charset }),
-            oids::BPCHAR => length.map_or(WireType::Text, |chars| WireType::Bpchar { chars, charset }),
+            oids::TEXT | oids::VARCHAR | oids::BPCHAR => WireType::Text(Decoder::of_string(type_oid, typmod, charset)),
             _ => return None,
         };
         Some(Wire { kind, utf8 })
@@ -115,9 +105,7 @@ impl Wire {
                 valid.then_some(micros as Datum)
             }
             _ if !(is_plain(field) || (self.utf8 && utf8_valid_up_to(field) == field.len())) => None,
-            WireType::Text => Decoder::Text.decode(field, arena),
-            WireType::Varchar { max_chars, charset } => text::varchar(field, max_chars, charset, arena),
-            WireType::Bpchar { chars, charset } => text::bpchar(field, chars, charset, arena),
+            WireType::Text(decoder) => decoder.decode(field, arena),
         }
     }
 }
