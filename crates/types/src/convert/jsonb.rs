@@ -20,6 +20,7 @@ use std::cell::Cell;
 use super::numeric::Number;
 use super::{Datum, varlena};
 use crate::arena::Arena;
+use pg_bulk_text::json_object::{encode_utf8, unescape};
 use pg_bulk_text::json_text::{self, Scalar, Sink, Text};
 
 /// The longest text, in bytes; longer ones go to jsonb_in. With this limit no container reaches the limit of an entry
@@ -124,22 +125,7 @@ impl Builder<'_> {
         }
         data.try_reserve(text.raw.len()).ok()?;
         let start = data.len();
-        let mut raw = text.raw;
-        while let Some(at) = memchr::memchr(b'\\', raw)
-            && let Some((plain, [_, escape, rest @ ..])) = raw.split_at_checked(at)
-        {
-            data.extend_from_slice(plain);
-            data.push(match escape {
-                b'b' => 8,
-                b'f' => 12,
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                same => *same,
-            });
-            raw = rest;
-        }
-        data.extend_from_slice(raw);
+        unescape(text.raw, data, &mut encode_utf8);
         self.push_data(IS_STRING, start)
     }
 

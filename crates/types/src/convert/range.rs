@@ -10,46 +10,36 @@ use crate::arena::Arena;
 /// RANGE_LB_INC (rangetypes.h)
 const LOWER_INCLUSIVE: u8 = 0x02;
 
-/// Returns the two integers of `[a,b)`.
-#[inline(always)]
-fn bounds(field: &[u8]) -> Option<(&[u8], &[u8])> {
-    let [b'[', inner @ .., b')'] = field else { return None };
-    let at = inner.iter().position(|&b| b == b',')?;
-    Some((inner.get(..at)?, inner.get(at + 1..)?))
-}
-
 /// int4range
 pub(super) fn int4range(field: &[u8], arena: &mut Arena) -> Option<Datum> {
-    let (lower, upper) = bounds(field)?;
-    let (lower, upper) = (integer::int4(lower)? as i32, integer::int4(upper)? as i32);
-    if lower >= upper {
-        return None;
-    }
-    let (datum, body) = varlena::alloc(13, arena)?;
-    let (oid, rest) = body.split_first_chunk_mut::<4>()?;
-    let (low, rest) = rest.split_first_chunk_mut::<4>()?;
-    let (high, rest) = rest.split_first_chunk_mut::<4>()?;
-    *oid = oids::INT4RANGE.to_le_bytes();
-    *low = lower.to_le_bytes();
-    *high = upper.to_le_bytes();
-    rest.fill(LOWER_INCLUSIVE);
-    Some(datum)
+    range(field, oids::INT4RANGE, arena, |bound| Some(integer::int4(bound)? as i32), i32::to_le_bytes)
 }
 
 /// int8range
 pub(super) fn int8range(field: &[u8], arena: &mut Arena) -> Option<Datum> {
-    let (lower, upper) = bounds(field)?;
-    let (lower, upper) = (integer::int8(lower)? as i64, integer::int8(upper)? as i64);
+    range(field, oids::INT8RANGE, arena, |bound| Some(integer::int8(bound)? as i64), i64::to_le_bytes)
+}
+
+/// Decodes `[a,b)`, where `read` converts a bound and `bytes` has its stored form.
+#[inline(always)]
+fn range<T: PartialOrd, const N: usize>(
+    field: &[u8],
+    oid: u32,
+    arena: &mut Arena,
+    read: impl Fn(&[u8]) -> Option<T>,
+    bytes: impl Fn(T) -> [u8; N],
+) -> Option<Datum> {
+    let [b'[', inner @ .., b')'] = field else { return None };
+    let at = inner.iter().position(|&b| b == b',')?;
+    let (lower, upper) = (read(inner.get(..at)?)?, read(inner.get(at + 1..)?)?);
     if lower >= upper {
         return None;
     }
-    let (datum, body) = varlena::alloc(21, arena)?;
-    let (oid, rest) = body.split_first_chunk_mut::<4>()?;
-    let (low, rest) = rest.split_first_chunk_mut::<8>()?;
-    let (high, rest) = rest.split_first_chunk_mut::<8>()?;
-    *oid = oids::INT8RANGE.to_le_bytes();
-    *low = lower.to_le_bytes();
-    *high = upper.to_le_bytes();
+    let (datum, body) = varlena::alloc(4 + 2 * N + 1, arena)?;
+    let (to_oid, rest) = body.split_first_chunk_mut::<4>()?;
+    let (low, rest) = rest.split_first_chunk_mut::<N>()?;
+    let (high, rest) = rest.split_first_chunk_mut::<N>()?;
+    (*to_oid, *low, *high) = (oid.to_le_bytes(), bytes(lower), bytes(upper));
     rest.fill(LOWER_INCLUSIVE);
     Some(datum)
 }
