@@ -62,7 +62,7 @@ impl Marker {
     /// Whether a window begins with the marker.
     #[inline(always)]
     pub(crate) fn begins(&self, window: &[u8; WINDOW]) -> bool {
-        let equal = isa::equal(self.words, window, &self.bytes);
+        let equal = isa::equal(window, &self.bytes);
         let wanted = (1u32 << self.len) - 1;
         equal & wanted == wanted
     }
@@ -143,8 +143,8 @@ struct NumericParts {
 mod isa {
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_madd_epi16, _mm_maddubs_epi16,
-        _mm_movemask_epi8, _mm_packus_epi32, _mm_set_epi64x, _mm_set1_epi8, _mm_set1_epi16, _mm_set1_epi32,
-        _mm_setzero_si128, _mm_shuffle_epi8, _mm_sub_epi8, _mm_subs_epu8,
+        _mm_movemask_epi8, _mm_packus_epi32, _mm_set1_epi8, _mm_set1_epi16, _mm_set1_epi32, _mm_setzero_si128,
+        _mm_shuffle_epi8, _mm_sub_epi8, _mm_subs_epu8,
     };
 
     use super::{NumericParts, WINDOW, Words};
@@ -155,11 +155,22 @@ mod isa {
         10, 11, 12, 13, 14, 15,
     ];
 
+    #[inline(always)]
+    fn load(bytes: &[u8; 16]) -> __m128i {
+        // SAFETY: the load is the array; SSE2 is part of x86-64.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
     /// Loads 16 bytes of the window, from its first or second byte on.
     #[inline(always)]
-    fn load(_: Words, window: &[u8; WINDOW], second: bool) -> __m128i {
-        // SAFETY: the 16 bytes are within the window; SSE2 is part of x86-64.
-        unsafe { _mm_loadu_si128(window.as_ptr().add(usize::from(second)).cast()) }
+    fn text(window: &[u8; WINDOW], second: bool) -> __m128i {
+        load(part(window, usize::from(second)))
+    }
+
+    /// Returns `N` bytes from index `at` on. The index is such that the compiler leaves out the check.
+    #[inline(always)]
+    fn part<const N: usize>(bytes: &[u8; 32], at: usize) -> &[u8; N] {
+        bytes.get(at..).and_then(<[u8]>::first_chunk).unwrap_or(&[0; N])
     }
 
     /// Returns four base-10000 digits, the first one lowest, and whether all bytes were digits.
@@ -180,9 +191,7 @@ mod isa {
     pub(super) fn integer(words: Words, window: &[u8; WINDOW], len: usize) -> (bool, i64) {
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
-        // SAFETY: the load is within the array; SSE2 is part of x86-64.
-        let shuffle = unsafe { _mm_loadu_si128(LAST.as_ptr().add(n & 15).cast()) };
-        let (fours, digits) = fours(words, load(words, window, negative), shuffle);
+        let (fours, digits) = fours(words, text(window, negative), load(part(&LAST, n & 15)));
         let at = |i: u32| fours >> (16 * i) & 0xffff;
         let value = ((at(0) * 10_000 + at(1)) * 100_000_000 + (at(2) * 10_000 + at(3))) as i64;
         let sign = -i64::from(negative);
@@ -194,31 +203,32 @@ mod isa {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let negative = window[0] == b'-';
         let n = len.wrapping_sub(usize::from(negative));
-        let text = load(words, window, negative);
-        // SAFETY: the load is within the array; SSE2 is part of x86-64.
-        unsafe {
-            let points = _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_set1_epi8(b'.'.cast_signed()))).cast_unsigned();
-            // Without a point, the end of the number counts as its position.
-            let whole = (points | 1 << (n & 15)).trailing_zeros() as usize;
-            let places = n.saturating_sub(whole + 1);
-            // Bytes `whole - 8..whole` and `whole + 1..n` of the text; the top bit makes a zero.
-            let left = LAST.as_ptr().add(8 + (whole & 15)).cast::<u64>().read_unaligned();
-            let left = if whole > 8 { 0 } else { left };
-            let right = (0x0706_0504_0302_0100 + ONES * (whole as u64 + 1))
-                | (0x80 * ONES).unbounded_shl(8 * places.min(8) as u32);
-            let shuffle = _mm_set_epi64x(right.cast_signed(), left.cast_signed());
-            let (digits, sure) = fours(words, text, shuffle);
-            let sure = sure & (n < 16) & (whole <= 8) & (places <= 8) & (whole + places > 0);
-            NumericParts { digits, negative, places, sure }
-        }
+        let text = text(window, negative);
+        let points = bitmap(text, load(&[b'.'; 16]));
+        // Without a point, the end of the number counts as its position.
+        let whole = (points | 1 << (n & 15)).trailing_zeros() as usize;
+        let places = n.saturating_sub(whole + 1);
+        // Bytes `whole - 8..whole` and `whole + 1..n` of the text; the top bit makes a zero.
+        let left = if whole > 8 { 0 } else { u64::from_le_bytes(*part(&LAST, 8 + (whole & 15))) };
+        let right =
+            (0x0706_0504_0302_0100 + ONES * (whole as u64 + 1)) | (0x80 * ONES).unbounded_shl(8 * places.min(8) as u32);
+        let shuffle = load(&(u128::from(right) << 64 | u128::from(left)).to_le_bytes());
+        let (digits, sure) = fours(words, text, shuffle);
+        let sure = sure & (n < 16) & (whole <= 8) & (places <= 8) & (whole + places > 0);
+        NumericParts { digits, negative, places, sure }
     }
 
     /// Returns a bitmap: bit i is set if byte i of the window equals byte i of `bytes`.
     #[inline(always)]
-    pub(super) fn equal(words: Words, window: &[u8; WINDOW], bytes: &[u8; 16]) -> u32 {
-        let text = load(words, window, false);
-        // SAFETY: the load is the array; SSE2 is part of x86-64.
-        unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(text, _mm_loadu_si128(bytes.as_ptr().cast()))).cast_unsigned() }
+    pub(super) fn equal(window: &[u8; WINDOW], bytes: &[u8; 16]) -> u32 {
+        bitmap(text(window, false), load(bytes))
+    }
+
+    /// Returns a bitmap: bit i is set if the vectors have the same byte i.
+    #[inline(always)]
+    fn bitmap(one: __m128i, other: __m128i) -> u32 {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(one, other)) }.cast_unsigned()
     }
 }
 
@@ -235,7 +245,7 @@ mod isa {
         NumericParts { digits: 0, negative: false, places: 0, sure: false }
     }
 
-    pub(super) fn equal(_: Words, _: &[u8; WINDOW], _: &[u8; 16]) -> u32 {
+    pub(super) fn equal(_: &[u8; WINDOW], _: &[u8; 16]) -> u32 {
         0
     }
 }
@@ -277,14 +287,14 @@ mod tests {
             let t = text.as_bytes();
             let w = &window(t, behind);
             // SAFETY: `words` exists.
-            let results = unsafe {
+            let integers = unsafe {
                 [
                     (decode(words, &Integer::<2>, w, t.len(), a), integer::int2(t)),
                     (decode(words, &Integer::<4>, w, t.len(), a), integer::int4(t)),
                     (decode(words, &Integer::<8>, w, t.len(), a), integer::int8(t)),
                 ]
             };
-            for (short, expected) in results {
+            for (short, expected) in integers {
                 // Sure or silent, and silent only about long or unusual texts.
                 prop_assert!(short == expected || short.is_none() && (t.len() > 15 || t[0] == b'+'), "{}: {:?}", text, short);
             }
