@@ -107,11 +107,7 @@ pub fn run(input: &[u8]) {
         match reader.advance() {
             Event::NeedData => {
                 assert!(!has_next);
-                let space = reader.space();
-                let n = rest.len().min(space.len());
-                space[..n].copy_from_slice(&rest[..n]);
-                rest = &rest[n..];
-                reader.filled(n);
+                reader.give(&mut rest, usize::MAX).unwrap();
             }
             Event::Record => {
                 arena.reset();

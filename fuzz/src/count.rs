@@ -29,11 +29,7 @@ pub fn run(input: &[u8]) {
     loop {
         match reader.advance() {
             Event::NeedData => {
-                let space = reader.space();
-                let n = rest.len().min(read_size).min(space.len());
-                space[..n].copy_from_slice(&rest[..n]);
-                rest = &rest[n..];
-                reader.filled(n);
+                reader.give(&mut rest, read_size).unwrap();
             }
             Event::Record => {
                 let row = &rows[at];

@@ -6,6 +6,7 @@
 use pg_bulk_storage::tuple::{Attribute, FormBuffer, Formed, Layout, Stamp, TOAST_TUPLE_THRESHOLD};
 use pg_bulk_text::dialect::{Dialect, EndMarker, FormatOptions};
 use pg_bulk_text::json_text::Charset;
+use pg_bulk_text::naive;
 use pg_bulk_text::reader::{Event, Reader, Settings, Value};
 use pg_bulk_text::scan::Level;
 use pg_bulk_types::arena::Arena;
@@ -141,29 +142,16 @@ fn compare(
     });
     let mut block = Block::new(columns.collect(), TYPES.len()).unwrap();
     let column_forms = block.column_forms().to_vec();
-    let mut reader = Reader::new(Settings {
-        dialect: dialect(style),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: true,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: TYPES.len() + 1,
-        level,
-    });
-    let (mut at, mut arena, mut buffer) = (0, Arena::new(), FormBuffer::new());
+    let settings = naive::settings(&dialect(style), read_size, level);
+    let mut reader = Reader::new(Settings { skip_bom: true, max_fields: TYPES.len() + 1, ..settings });
+    let (mut rest, mut arena, mut buffer) = (data, Arena::new(), FormBuffer::new());
     let (mut there, mut possible) = (0, 0);
     loop {
         let has_next = block.has_next(&reader);
         match reader.advance() {
             Event::NeedData => {
                 assert!(!has_next);
-                let space = reader.space();
-                let n = space.len().min(data.len() - at);
-                space[..n].copy_from_slice(&data[at..at + n]);
-                at += n;
-                reader.filled(n);
+                reader.give(&mut rest, usize::MAX).unwrap();
             }
             Event::Record => {
                 arena.reset();

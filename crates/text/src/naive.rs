@@ -145,11 +145,7 @@ pub fn read_in_pieces(settings: Settings, data: &[u8], piece: usize) -> (Vec<Row
     loop {
         match reader.advance() {
             Event::NeedData => {
-                let space = reader.space();
-                let n = rest.len().min(piece).min(space.len());
-                space[..n].copy_from_slice(&rest[..n]);
-                rest = &rest[n..];
-                reader.filled(n);
+                reader.give(&mut rest, piece).expect("memory");
             }
             Event::Record => rows.push(row(&reader)),
             Event::Header => (),

@@ -74,14 +74,8 @@ fn each_record(sample: &[u8], whole: bool, dialect: &Dialect, mut look: impl FnM
                 if rest.is_empty() && !whole {
                     break;
                 }
-                let Some(space) = reader.try_space() else { break };
-                let (now, later) = rest.split_at(rest.len().min(space.len()));
-                if let Some(space) = space.get_mut(..now.len()) {
-                    space.copy_from_slice(now);
-                }
-                rest = later;
-                reader.filled(now.len());
-                reader.verified(now.len());
+                let Some(given) = reader.give(&mut rest, usize::MAX) else { break };
+                reader.verified(given);
             }
             // Bytes behind an end-of-data marker are not read.
             Event::End => {

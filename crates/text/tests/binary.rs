@@ -3,6 +3,7 @@
 use pg_bulk_text::binary::{Fault, Fields, SIGNATURE};
 use pg_bulk_text::dialect::Dialect;
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
+use pg_bulk_text::naive::settings as plain_settings;
 use pg_bulk_text::reader::{Event, ReadError, Reader, RecordStart, Settings};
 use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
@@ -29,17 +30,8 @@ enum End {
 }
 
 fn settings(read_size: usize) -> Settings {
-    Settings {
-        dialect: Dialect::binary(),
-        read_size,
-        utf8: false,
-        max_char: 4,
-        skip_bom: true,
-        header_lines: 1,
-        header_fields: false,
-        max_fields: 1,
-        level: Level::best(),
-    }
+    let settings = plain_settings(&Dialect::binary(), read_size, Level::best());
+    Settings { utf8: false, skip_bom: true, header_lines: 1, max_fields: 1, ..settings }
 }
 
 fn reader(fields: usize, read_size: usize) -> Reader {
@@ -54,12 +46,8 @@ fn read(reader: &mut Reader, count: usize, mut data: &[u8], piece: usize) -> (Ve
     loop {
         match reader.advance() {
             Event::NeedData => {
-                let space = reader.try_space().unwrap();
-                let n = piece.min(space.len()).min(data.len());
-                space[..n].copy_from_slice(&data[..n]);
-                data = &data[n..];
-                reader.filled(n);
-                reader.verified(n);
+                let given = reader.give(&mut data, piece).unwrap();
+                reader.verified(given);
             }
             Event::Record => {
                 let line = reader.raw_line().unwrap();
@@ -83,7 +71,7 @@ fn read(reader: &mut Reader, count: usize, mut data: &[u8], piece: usize) -> (Ve
 }
 
 /// Reads as `NextCopyFrom` does: a number, a value, a number.
-fn naive(count: usize, data: &[u8]) -> (Vec<Row>, End) {
+fn by_hand(count: usize, data: &[u8]) -> (Vec<Row>, End) {
     fn take<'a>(data: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = data.split_at_checked(n)?;
         *data = rest;
@@ -136,7 +124,7 @@ fn naive(count: usize, data: &[u8]) -> (Vec<Row>, End) {
 }
 
 fn check(count: usize, data: &[u8], pieces: &[usize]) -> (Vec<Row>, End) {
-    let expected = naive(count, data);
+    let expected = by_hand(count, data);
     for &piece in pieces {
         assert_eq!(read(&mut reader(count, piece), count, data, piece), expected, "{piece}");
     }

@@ -8,6 +8,7 @@ use fragments::{Fragment, beginning, body, file};
 use pg_bulk_text::chunk::BLOCK;
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::line::LINE_LIMIT;
+use pg_bulk_text::naive;
 use pg_bulk_text::naive::chunks::{Plan, Reading, in_chunks, in_order};
 use pg_bulk_text::reader::{Event, ReadError, Reader, RecordStart, Settings, Value};
 use pg_bulk_text::scan::Level;
@@ -15,17 +16,7 @@ use proptest::prelude::*;
 
 /// A plan whose readers read 4 KiB at a time if they read in order.
 fn plan(d: &Dialect, len: usize) -> Plan {
-    let settings = Settings {
-        dialect: d.clone(),
-        read_size: 4096,
-        utf8: true,
-        max_char: 4,
-        skip_bom: true,
-        header_lines: 0,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level: Level::best(),
-    };
+    let settings = Settings { skip_bom: true, ..naive::settings(d, 4096, Level::best()) };
     Plan { settings, first: 1, len, room: 64, readers: 2, resume: None }
 }
 
@@ -289,11 +280,7 @@ fn after(settings: &Settings, data: &[u8], calls: usize) -> Reader {
     let mut rest = data;
     for _ in 0..calls {
         if reader.advance() == Event::NeedData {
-            let space = reader.space();
-            let n = rest.len().min(space.len());
-            space[..n].copy_from_slice(&rest[..n]);
-            rest = &rest[n..];
-            reader.filled(n);
+            reader.give(&mut rest, usize::MAX).unwrap();
         }
     }
     reader

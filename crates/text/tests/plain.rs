@@ -5,32 +5,21 @@
 //! [`Value::Plain`] unless it contains an escape. The first record is left out, because the exact reader reads it.
 
 use pg_bulk_text::dialect::{Dialect, EndMarker, FormatOptions};
+use pg_bulk_text::naive;
 use pg_bulk_text::reader::{Event, Reader, Settings, Value};
 use pg_bulk_text::scan::Level;
 use pg_bulk_text::separator::Separator;
 
 /// Whether each field of each record but the first is plain, in a file that is read at once.
 fn kinds(dialect: &Dialect, file: &[u8], level: Level) -> Vec<bool> {
-    let mut reader = Reader::new(Settings {
-        dialect: dialect.clone(),
-        read_size: 65536,
-        utf8: true,
-        max_char: 4,
-        skip_bom: false,
-        header_lines: 1,
-        header_fields: false,
-        max_fields: usize::MAX,
-        level,
-    });
+    let mut reader = Reader::new(Settings { header_lines: 1, ..naive::settings(dialect, 65536, level) });
     let mut kinds = Vec::new();
     let mut rest = file;
     loop {
         match reader.advance() {
             Event::NeedData => {
-                let space = reader.space();
-                space[..rest.len()].copy_from_slice(rest);
-                reader.filled(rest.len());
-                rest = &[];
+                reader.give(&mut rest, usize::MAX).unwrap();
+                assert!(rest.is_empty());
             }
             Event::Record => {
                 let record = reader.record();

@@ -12,17 +12,8 @@ use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
 fn settings(length: usize, read_size: usize, level: Level) -> Settings {
-    Settings {
-        dialect: Dialect::records(length),
-        read_size,
-        utf8: true,
-        max_char: 4,
-        skip_bom: true,
-        header_lines: 1,
-        header_fields: false,
-        max_fields: 1,
-        level,
-    }
+    let settings = naive::settings(&Dialect::records(length), read_size, level);
+    Settings { skip_bom: true, header_lines: 1, max_fields: 1, ..settings }
 }
 
 fn check(length: usize, data: &[u8], sizes: &[usize], first: usize, resume: Option<usize>) {

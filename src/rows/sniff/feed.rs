@@ -315,13 +315,8 @@ fn mend(encodings: &Encodings, bytes: &[u8], ended: bool, out: &mut Vec<u8>, mut
 }
 
 /// Give a reader some of these bytes, and return their number.
-fn give(reader: &mut Reader, bytes: &[u8]) -> Result<usize> {
-    let space = reader.try_space().ok_or_else(out_of_memory)?;
-    let n = bytes.len().min(space.len());
-    if let (Some(to), Some(from)) = (space.get_mut(..n), bytes.get(..n)) {
-        to.copy_from_slice(from);
-    }
-    reader.filled(n);
-    reader.verified(n);
-    Ok(n)
+fn give(reader: &mut Reader, mut bytes: &[u8]) -> Result<usize> {
+    let given = reader.give(&mut bytes, usize::MAX).ok_or_else(out_of_memory)?;
+    reader.verified(given);
+    Ok(given)
 }

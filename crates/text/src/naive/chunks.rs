@@ -62,11 +62,7 @@ impl Reading {
             match reader.advance() {
                 Event::NeedData => {
                     let rest = source.as_mut().expect("a chunk has all it needs");
-                    let space = reader.space();
-                    let n = rest.len().min(space.len());
-                    space[..n].copy_from_slice(&rest[..n]);
-                    *rest = &rest[n..];
-                    reader.filled(n);
+                    reader.give(rest, usize::MAX).expect("memory");
                 }
                 Event::Record => {
                     self.rows.push(row(reader));

@@ -81,17 +81,14 @@ pub fn read_in_pieces(settings: Settings, limit: usize, data: &[u8], piece: usiz
     let mut reader = Reader::new(settings);
     reader.tolerate();
     reader.limit_lines(limit);
-    let (mut fed, mut most) = (0, 0);
+    let (mut rest, mut most) = (data, 0);
     let mut all = Vec::new();
     loop {
         match reader.advance() {
             Event::NeedData => {
-                let space = reader.space();
-                let n = (data.len() - fed).min(piece).min(space.len());
-                space[..n].copy_from_slice(&data[fed..fed + n]);
-                fed += n;
+                reader.give(&mut rest, piece).expect("memory");
+                let fed = data.len() - rest.len();
                 most = most.max(fed - usize::try_from(reader.record_offset()).expect("a position in memory"));
-                reader.filled(n);
             }
             Event::Record => all.push(LineResult::Row(row(&reader))),
             Event::Header => (),

@@ -31,6 +31,17 @@ impl Reader {
         Some(self.window.space())
     }
 
+    /// Gives the reader the next bytes of `rest`, at most `most`, and returns their number; none mean that the data have
+    /// ended. Otherwise as [`Reader::try_space`] and [`Reader::filled`].
+    pub fn give(&mut self, rest: &mut &[u8], most: usize) -> Option<usize> {
+        let space = self.try_space()?;
+        let (now, later) = rest.split_at_checked(rest.len().min(most).min(space.len()))?;
+        space.get_mut(..now.len())?.copy_from_slice(now);
+        self.filled(now.len());
+        *rest = later;
+        Some(now.len())
+    }
+
     /// The source wrote `n` bytes; 0 means that it has ended. Unless the reader verifies the encoding itself, the
     /// caller continues with [`Reader::unverified`] and [`Reader::verified`].
     pub fn filled(&mut self, n: usize) {

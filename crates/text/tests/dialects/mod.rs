@@ -99,11 +99,7 @@ pub fn pass(s: Settings, data: &[u8], fields: usize, expected: &[Row], error: Op
     loop {
         match reader.advance() {
             Event::NeedData => {
-                let space = reader.space();
-                let n = rest.len().min(size).min(space.len());
-                space[..n].copy_from_slice(&rest[..n]);
-                rest = &rest[n..];
-                reader.filled(n);
+                reader.give(&mut rest, size).unwrap();
             }
             Event::Record => {
                 let row = &expected[at];
