@@ -62,6 +62,22 @@ pub struct Source {
 }
 
 impl Source {
+    /// A source of which nothing is known but its name.
+    fn new(from: Handle, name: String, coding: Coding) -> Source {
+        Source {
+            from,
+            pipe: std::ptr::null_mut(),
+            name,
+            file_size: None,
+            coding,
+            decoding: Decoding::Plain,
+            stays_close: false,
+            end: None,
+            bytes_read: 0,
+            first: Vec::new(),
+        }
+    }
+
     fn file(&self) -> ManuallyDrop<File> {
         self.from.file()
     }
@@ -230,23 +246,27 @@ impl Source {
     /// Go back to the start of a regular file, by the same descriptor. A descriptor that was opened in a subtransaction
     /// is closed when that is rolled back, so the one with which a scan began must not be replaced.
     pub fn rewind(&mut self) -> Result<bool> {
-        self.first.clear();
         if let Some(supply) = &self.from.supply {
             supply.rewind();
-            self.from.at_end.set(false);
-            self.bytes_read = 0;
-            self.decoding = self.undecoded();
-            return Ok(true);
-        }
-        if self.file_size.is_none() {
+        } else if self.file_size.is_some() {
+            self.seek_file(0)?;
+            self.end = None;
+            self.file_size = self.file().metadata().ok().map(|m| m.size());
+        } else {
+            self.first.clear();
             return Ok(false);
         }
-        self.seek_file(0)?;
-        self.from.at_end.set(false);
-        (self.bytes_read, self.end) = (0, None);
-        self.file_size = self.file().metadata().ok().map(|m| m.size());
-        self.decoding = self.undecoded();
+        self.begin_anew();
         Ok(true)
+    }
+
+    /// Decode the first bytes again, where the source is now.
+    fn begin_anew(&mut self) {
+        self.from.at_end.set(false);
+        self.from.unread.clear();
+        self.bytes_read = 0;
+        self.first.clear();
+        self.decoding = self.undecoded();
     }
 
     /// Is the source a value or a large object? These can also be read again.
@@ -263,9 +283,7 @@ impl Source {
             return self.seek_file(offset);
         } else {
             self.seek_file(0)?;
-            self.from.at_end.set(false);
-            self.bytes_read = 0;
-            self.decoding = self.undecoded();
+            self.begin_anew();
         }
         let mut left = offset;
         let mut nothing = vec![0; PORTION];
@@ -288,20 +306,17 @@ impl Source {
     /// Continue with another file under the same descriptor. A descriptor that was opened in a subtransaction is closed
     /// when that is rolled back, and the scan may outlive it.
     pub fn replace(&mut self, mut other: Source) -> Result<()> {
-        // SAFETY: two open descriptors of this process; the first one becomes a copy of the second.
-        if unsafe { libc::dup2(other.from.fd, self.from.fd) } < 0 {
+        let fd = self.from.fd;
+        // SAFETY: two open descriptors of this process; the second one becomes a copy of the first.
+        if unsafe { libc::dup3(other.from.fd, fd, libc::O_CLOEXEC) } < 0 {
             let error = std::io::Error::last_os_error();
             other.close_quietly();
             return Err(Error::file_access(&format!("could not open file \"{}\" for reading", other.name), &error));
         }
-        let fd = self.from.fd;
-        // SAFETY: fcntl on an open descriptor.
-        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         self.from = Handle::new(fd, other.from.waits);
         self.name = std::mem::take(&mut other.name);
-        (self.file_size, self.coding, self.bytes_read, self.end) = (other.file_size, other.coding, 0, None);
-        self.decoding = self.undecoded();
-        self.first.clear();
+        (self.file_size, self.coding, self.end) = (other.file_size, other.coding, None);
+        self.begin_anew();
         other.close()
     }
 

@@ -25,8 +25,6 @@ pub enum Decoding {
     Plain,
     /// The first bytes, which are not read yet, show the steps.
     Undetected,
-    /// The bytes are the text. These first bytes were read already; the number is how many of them were delivered.
-    Uncompressed(Vec<u8>, usize),
     /// Coded; nothing is read yet.
     New(Steps),
     Ahead(Steps, Decompressor),
@@ -52,9 +50,9 @@ pub struct Here {
 }
 
 impl Here {
-    pub fn begin(steps: Steps, from: Handle, first: Vec<u8>, most: u64) -> std::io::Result<Here> {
+    pub fn begin(steps: Steps, from: Handle, most: u64) -> std::io::Result<Here> {
         let (consumed, failed) = (Arc::new(AtomicU64::new(0)), Rc::new(RefCell::new(None)));
-        let fetch = Fetch { from, first, left: most, failed: Rc::clone(&failed) };
+        let fetch = Fetch { from, left: most, failed: Rc::clone(&failed) };
         let inner = BufReader::with_capacity(PORTION, fetch);
         let decoder = steps.decoder(Counted { inner, consumed: Arc::clone(&consumed) })?;
         Ok(Here { decoder, consumed, failed })
@@ -64,8 +62,6 @@ impl Here {
 /// Reads a source for a decoder.
 struct Fetch {
     from: Handle,
-    /// Bytes that were read already.
-    first: Vec<u8>,
     /// Bytes that may still be read.
     left: u64,
     failed: Rc<RefCell<Option<Error>>>,
@@ -75,22 +71,11 @@ impl Read for Fetch {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let buffer = buffer.get_mut(..most).unwrap_or_default();
-        let n = self.fetch(buffer)?;
+        let n = self.from.read(buffer).map_err(|error| {
+            *self.failed.borrow_mut() = Some(error);
+            std::io::Error::other("source")
+        })?;
         self.left -= n as u64;
-        Ok(n)
-    }
-}
-
-impl Fetch {
-    fn fetch(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.first.is_empty() {
-            return self.from.read(buffer).map_err(|error| {
-                *self.failed.borrow_mut() = Some(error);
-                std::io::Error::other("source")
-            });
-        }
-        let n = self.first.len().min(buffer.len());
-        buffer.iter_mut().zip(self.first.drain(..n)).for_each(|(to, from)| *to = from);
         Ok(n)
     }
 }

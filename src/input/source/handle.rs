@@ -24,11 +24,13 @@ pub struct Handle {
     pub at_end: Rc<Cell<bool>>,
     /// If set, there is no descriptor, and these are the bytes.
     pub supply: Option<Supply>,
+    /// Bytes that [`Handle::look_ahead`] has returned, and [`Handle::read`] has not.
+    pub unread: Vec<u8>,
 }
 
 impl Handle {
     pub fn new(fd: c_int, waits: bool) -> Handle {
-        Handle { fd, waits, at_end: Rc::default(), supply: None }
+        Handle { fd, waits, at_end: Rc::default(), supply: None, unread: Vec::new() }
     }
 
     pub fn of_supply(supply: Supply) -> Handle {
@@ -40,8 +42,33 @@ impl Handle {
         ManuallyDrop::new(unsafe { File::from_raw_fd(self.fd) })
     }
 
+    /// Whether the end was read, and there are no bytes before it.
+    pub fn has_ended(&self) -> bool {
+        self.at_end.get() && self.unread.is_empty()
+    }
+
+    /// Look at the first bytes, as long as `goes_on` requests more than these, and at most `N`. Guarded, and interruptible.
+    pub fn look_ahead<const N: usize>(&mut self, goes_on: impl Fn(&[u8]) -> bool) -> Result<&[u8]> {
+        while self.unread.len() < N && goes_on(&self.unread) {
+            let seen = std::mem::take(&mut self.unread);
+            let mut more = [0; N];
+            let n = self.read(more.get_mut(seen.len()..).unwrap_or_default())?;
+            self.unread = seen;
+            self.unread.extend(more.iter().skip(self.unread.len()).take(n));
+            if n == 0 {
+                break;
+            }
+        }
+        Ok(&self.unread)
+    }
+
     /// Read the next bytes; none at the end. Guarded, and interruptible.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if !self.unread.is_empty() {
+            let n = self.unread.len().min(buffer.len());
+            buffer.iter_mut().zip(self.unread.drain(..n)).for_each(|(to, from)| *to = from);
+            return Ok(n);
+        }
         if let Some(supply) = &self.supply {
             let count = supply.read(buffer)?;
             self.at_end.set(self.at_end.get() || (count == 0 && !buffer.is_empty()));

@@ -55,18 +55,7 @@ impl Source {
             }
             return Err(e);
         }
-        let mut source = Source {
-            from: Handle::new(fd, false),
-            pipe: std::ptr::null_mut(),
-            name: path.into_owned(),
-            file_size: None,
-            coding,
-            decoding: Decoding::Plain,
-            stays_close: false,
-            end: None,
-            bytes_read: 0,
-            first: Vec::new(),
-        };
+        let mut source = Source::new(Handle::new(fd, false), path.into_owned(), coding);
         match below.map_or(Ok(()), |below| below.check(fd)).and_then(|()| source.inspect()) {
             Ok(()) => Ok(source),
             Err(e) => {
@@ -129,58 +118,25 @@ impl Source {
             let error = std::io::Error::last_os_error();
             return Err(Error::file_access(&format!("could not execute command \"{command}\""), &error));
         }
-        // SAFETY: an open stream of the C library; pgrx's FILE is the C library's under another name.
-        let fd = unsafe { libc::fileno(pipe.cast()) };
-        // SAFETY: fcntl on an open descriptor.
-        unsafe {
-            let flags = libc::fcntl(fd, libc::F_GETFL);
-            libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
-        }
-        let mut source = Source {
-            from: Handle::new(fd, true),
-            pipe,
-            name: command.into_owned(),
-            file_size: None,
-            coding,
-            decoding: Decoding::Plain,
-            stays_close: false,
-            end: None,
-            bytes_read: 0,
-            first: Vec::new(),
+        // SAFETY: an open stream of the C library, and its descriptor; pgrx's FILE is the C library's under another name.
+        let fd = unsafe {
+            let fd = libc::fileno(pipe.cast());
+            libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) | libc::O_NONBLOCK);
+            fd
         };
+        let mut source = Source { pipe, ..Source::new(Handle::new(fd, true), command.into_owned(), coding) };
         source.decoding = source.undecoded();
         Ok(source)
     }
 
     fn of_supply(location: &Location, supply: Supply, coding: Coding) -> Source {
-        let mut source = Source {
-            from: Handle::of_supply(supply),
-            pipe: std::ptr::null_mut(),
-            name: location.display().into_owned(),
-            file_size: None,
-            coding,
-            decoding: Decoding::Plain,
-            stays_close: false,
-            end: None,
-            bytes_read: 0,
-            first: Vec::new(),
-        };
+        let mut source = Source::new(Handle::of_supply(supply), location.display().into_owned(), coding);
         source.decoding = source.undecoded();
         source
     }
 
     fn of_client(client: Client) -> Source {
-        Source {
-            from: Handle::new(-1, false),
-            pipe: std::ptr::null_mut(),
-            name: "stdin".into(),
-            file_size: None,
-            coding: Compressed::No.into(),
-            decoding: Decoding::Client(client),
-            stays_close: false,
-            end: None,
-            bytes_read: 0,
-            first: Vec::new(),
-        }
+        let source = Source::new(Handle::new(-1, false), "stdin".into(), Compressed::No.into());
+        Source { decoding: Decoding::Client(client), ..source }
     }
 }

@@ -29,6 +29,8 @@ impl Source {
     fn read_text(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             match &mut self.decoding {
+                // Bytes that another writer of a FIFO may send are not part of the data.
+                Decoding::Plain if self.file_size.is_none() && self.from.has_ended() => return Ok(0),
                 Decoding::Plain => {
                     let most = match self.end {
                         Some(end) => self.left_before(end)?.min(buffer.len()),
@@ -44,37 +46,13 @@ impl Source {
                     return Ok(n);
                 }
                 Decoding::Undetected => {
-                    let mut first = Vec::new();
                     // A writer may wait for the result of its bytes, so read no more than the check needs.
-                    while self.coding.may_begin(&first) {
-                        let mut more = [0; SIGNATURE_BYTES];
-                        let n = self.from.read(more.get_mut(first.len()..).unwrap_or_default())?;
-                        if n == 0 {
-                            break;
-                        }
-                        let from = first.len();
-                        first.extend_from_slice(more.get(from..from + n).unwrap_or_default());
-                    }
-                    self.decoding = match self.coding.steps(&first) {
-                        Some(steps) => self.here(steps, first)?,
-                        None => Decoding::Uncompressed(first, 0),
+                    let coding = self.coding;
+                    let first = self.from.look_ahead::<SIGNATURE_BYTES>(|first| coding.may_begin(first))?;
+                    self.decoding = match coding.steps(first) {
+                        Some(steps) => self.here(steps)?,
+                        None => Decoding::Plain,
                     };
-                }
-                Decoding::Uncompressed(first, delivered) => {
-                    let left = first.get(*delivered..).unwrap_or_default();
-                    let n = left.len().min(buffer.len());
-                    buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
-                    *delivered += n;
-                    self.bytes_read += n as u64;
-                    if n == 0 && !buffer.is_empty() {
-                        if self.from.at_end.get() {
-                            // Bytes of another writer that may come are not part of the data.
-                            return Ok(0);
-                        }
-                        self.decoding = Decoding::Plain;
-                        continue;
-                    }
-                    return Ok(n);
                 }
                 Decoding::New(steps) => {
                     let steps = *steps;
@@ -83,7 +61,7 @@ impl Source {
                     self.decoding = match thread {
                         Some(Ok(decompressor)) => Decoding::Ahead(steps, decompressor),
                         // Without a thread it only takes longer.
-                        _ => self.here(steps, Vec::new())?,
+                        _ => self.here(steps)?,
                     };
                 }
                 Decoding::Ahead(steps, decompressor) => {
@@ -141,10 +119,11 @@ impl Source {
         Ok(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
-    /// Decompress in the reading process; `first` are bytes that were read already.
-    fn here(&self, steps: Steps, first: Vec<u8>) -> Result<Decoding> {
+    /// Decompress in the reading process.
+    fn here(&mut self, steps: Steps) -> Result<Decoding> {
         let most = if self.stays_close { SAMPLE } else { u64::MAX };
-        let here = Here::begin(steps, self.from.clone(), first, most);
+        let here = Here::begin(steps, self.from.clone(), most);
+        self.from.unread.clear();
         here.map(|here| Decoding::Here(steps, here)).map_err(|error| self.undecodable(steps, &error))
     }
 
