@@ -52,72 +52,6 @@ pub struct Client {
     delivered: usize,
 }
 
-/// `ReceiveCopyBegin` (copyfromparse.c), in text format.
-///
-/// # Safety
-/// A plain frame, or a guard.
-unsafe fn ask(columns: usize) {
-    let columns = u16::try_from(columns).unwrap_or(u16::MAX);
-    // SAFETY: the buffer is begun before it is used; the bytes are valid.
-    unsafe {
-        let mut buffer = pg_sys::StringInfoData::default();
-        c::pq_beginmessage(&raw mut buffer, b'G'.cast_signed());
-        c::pq_sendbytes(&raw mut buffer, c"".as_ptr().cast(), 1);
-        c::pq_sendbytes(&raw mut buffer, columns.to_be_bytes().as_ptr().cast(), 2);
-        for _ in 0..columns {
-            c::pq_sendbytes(&raw mut buffer, [0u8, 0].as_ptr().cast(), 2);
-        }
-        c::pq_endmessage(&raw mut buffer);
-        // The client waits for this message before it sends.
-        ((*c::PqCommMethods).flush)();
-    }
-}
-
-/// Receives the next message. `waits`: waits for one.
-///
-/// # Safety
-/// A plain frame, or a guard; a buffer for the message.
-unsafe fn receive(buffer: *mut pg_sys::StringInfoData, waits: bool) -> Message {
-    // SAFETY: the buffer is initialized, and has no other user. Error recovery resets the count.
-    unsafe {
-        // HOLD_CANCEL_INTERRUPTS
-        pg_sys::QueryCancelHoldoffCount += 1;
-        c::pq_startmsgread();
-        let mut kind = 0u8;
-        let got = if waits {
-            match c::pq_getbyte() {
-                byte @ 0..=255 => {
-                    kind = byte as u8;
-                    1
-                }
-                _ => -1,
-            }
-        } else {
-            c::pq_getbyte_if_available(&raw mut kind)
-        };
-        let message = match (got, kind) {
-            (0, _) => Message::None,
-            (1, b'd') => Message::Data,
-            (1, b'c') => Message::Done,
-            (1, b'f') => Message::Failed,
-            (1, b'H' | b'S') => Message::Idle,
-            (1, kind) => Message::Unexpected(kind),
-            _ => Message::Lost,
-        };
-        let message = match message {
-            Message::None => {
-                c::pq_endmsgread();
-                message
-            }
-            Message::Lost | Message::Unexpected(_) => message,
-            _ if c::pq_getmessage(buffer, if message == Message::Data { LARGE } else { SMALL }) == 0 => message,
-            _ => Message::Lost,
-        };
-        pg_sys::QueryCancelHoldoffCount -= 1;
-        message
-    }
-}
-
 impl Client {
     /// Creates a client that was not asked for data yet. Guarded; the current memory context must outlive the source.
     pub fn new(columns: usize) -> Client {
@@ -126,10 +60,68 @@ impl Client {
         Client { columns, message, ended_by: None, ahead: Vec::new(), delivered: 0 }
     }
 
-    /// Asks the client for data. Guarded.
+    /// Asks the client for data, as `ReceiveCopyBegin` (copyfromparse.c) in text format. Guarded.
     pub fn ask(&self) {
-        // SAFETY: a guarded call.
-        unsafe { c::guard(|| ask(self.columns)) }
+        let columns = u16::try_from(self.columns).unwrap_or(u16::MAX);
+        // SAFETY: a guard around plain calls. The buffer is begun before it is used; the bytes are valid.
+        unsafe {
+            c::guard(|| {
+                let mut buffer = pg_sys::StringInfoData::default();
+                c::pq_beginmessage(&raw mut buffer, b'G'.cast_signed());
+                c::pq_sendbytes(&raw mut buffer, c"".as_ptr().cast(), 1);
+                c::pq_sendbytes(&raw mut buffer, columns.to_be_bytes().as_ptr().cast(), 2);
+                for _ in 0..columns {
+                    c::pq_sendbytes(&raw mut buffer, [0u8, 0].as_ptr().cast(), 2);
+                }
+                c::pq_endmessage(&raw mut buffer);
+                // The client waits for this message before it sends.
+                ((*c::PqCommMethods).flush)();
+            });
+        }
+    }
+
+    /// Receives the next message in the place of the current one, which is used up. `waits`: waits for one. Guarded.
+    fn receive(&mut self, waits: bool) -> Message {
+        let buffer = self.message;
+        // SAFETY: a guard around plain calls. The buffer is that of `new`, which has no other user. Error recovery resets
+        // the count.
+        unsafe {
+            c::guard(|| {
+                // HOLD_CANCEL_INTERRUPTS
+                pg_sys::QueryCancelHoldoffCount += 1;
+                c::pq_startmsgread();
+                let mut kind = 0u8;
+                let got = match waits.then(|| c::pq_getbyte()) {
+                    None => c::pq_getbyte_if_available(&raw mut kind),
+                    Some(byte @ 0..=255) => {
+                        kind = byte as u8;
+                        1
+                    }
+                    Some(_) => -1,
+                };
+                let mut message = match (got, kind) {
+                    (0, _) => Message::None,
+                    (1, b'd') => Message::Data,
+                    (1, b'c') => Message::Done,
+                    (1, b'f') => Message::Failed,
+                    (1, b'H' | b'S') => Message::Idle,
+                    (1, kind) => Message::Unexpected(kind),
+                    _ => Message::Lost,
+                };
+                match message {
+                    Message::None => c::pq_endmsgread(),
+                    Message::Lost | Message::Unexpected(_) => (),
+                    _ if c::pq_getmessage(buffer, if message == Message::Data { LARGE } else { SMALL }) != 0 => {
+                        message = Message::Lost;
+                    }
+                    // It holds no data.
+                    Message::Idle => (*buffer).cursor = (*buffer).len,
+                    _ => (),
+                }
+                pg_sys::QueryCancelHoldoffCount -= 1;
+                message
+            })
+        }
     }
 
     /// Returns all the client's data if they are shorter than `limit` and their end has arrived. Otherwise later reads
@@ -168,21 +160,15 @@ impl Client {
             let message = match self.ended_by {
                 Some(message) => message,
                 None => {
-                    let (buffer, waits) = (self.message, filled == 0);
+                    let waits = filled == 0;
                     if waits {
                         check_for_interrupts!();
                     }
-                    // SAFETY: the message's buffer, which is used up.
-                    unsafe { c::guard(|| receive(buffer, waits)) }
+                    self.receive(waits)
                 }
             };
             match message {
-                Message::Data | Message::Idle => {
-                    if message == Message::Idle {
-                        self.forget();
-                    }
-                    continue;
-                }
+                Message::Data | Message::Idle => continue,
                 Message::None => return Ok(filled),
                 _ => self.ended_by = Some(message),
             }
@@ -208,12 +194,6 @@ impl Client {
             message.cursor += c_int::try_from(count).unwrap_or(0);
             count
         }
-    }
-
-    /// Skips a message that holds no data.
-    fn forget(&mut self) {
-        // SAFETY: the message's own length.
-        unsafe { (*self.message).cursor = (*self.message).len }
     }
 
     #[cold]

@@ -114,23 +114,22 @@ impl Map {
         if len < HEAD + TWICE {
             return Err(ErrorKind::InvalidData.into());
         }
+        let map = |at, len, protection, flags, fd, from: usize| {
+            let from = libc::off_t::try_from(from).map_err(|_| ErrorKind::InvalidData)?;
+            // SAFETY: a new mapping; or of an open file, at addresses that the new one has reserved.
+            match unsafe { libc::mmap(at, len, protection, flags, fd, from) } {
+                libc::MAP_FAILED => Err(Error::last_os_error()),
+                at => Ok(at),
+            }
+        };
         let none = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping, which reserves addresses.
-        let at = unsafe { libc::mmap(null_mut(), len + TWICE, libc::PROT_NONE, none, -1, 0) };
-        if at == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        let map = Map { at: at.cast(), len };
+        let reserved = map(null_mut(), len + TWICE, libc::PROT_NONE, none, -1, 0)?;
+        let all = Map { at: reserved.cast(), len };
         for (place, from, len) in [(0, 0, len), (len, HEAD, TWICE)] {
             let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
-            let from = libc::off_t::try_from(from).map_err(|_| ErrorKind::InvalidData)?;
-            // SAFETY: of an open file, at addresses that were reserved above.
-            let at = unsafe { libc::mmap(at.byte_add(place), len, protection, flags, file.as_raw_fd(), from) };
-            if at == libc::MAP_FAILED {
-                return Err(Error::last_os_error());
-            }
+            map(reserved.wrapping_byte_add(place), len, protection, flags, file.as_raw_fd(), from)?;
         }
-        Ok(map)
+        Ok(all)
     }
 
     fn head(&self) -> &Head {
@@ -148,8 +147,7 @@ impl Map {
     fn place(&self, offset: u64) -> (*mut u8, usize) {
         let size = self.size();
         let at = usize::try_from(offset % size as u64).unwrap_or(0);
-        // SAFETY: within the mapping.
-        (unsafe { self.at.add(HEAD + at) }, size - at)
+        (self.at.wrapping_add(HEAD + at), size - at)
     }
 
     /// The first byte that is needed.
@@ -207,13 +205,13 @@ impl Ring {
         // The space for the next block, which no process reads yet, is added.
         let size = size(processes, chunk_len).next_multiple_of(HEAD) + TWICE;
         let identity = Identity::of(&file.metadata()?);
-        // SAFETY: a call with a string; the result is checked.
-        let fd = unsafe { libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(Error::last_os_error());
-        }
-        // SAFETY: a new descriptor, which only this function has.
-        let shared = unsafe { File::from_raw_fd(fd) };
+        // SAFETY: a call with a string, which returns a new descriptor that only this function has, or an error.
+        let shared = unsafe {
+            match libc::memfd_create(c"pg_bulk".as_ptr(), libc::MFD_CLOEXEC) {
+                ..0 => return Err(Error::last_os_error()),
+                fd => File::from_raw_fd(fd),
+            }
+        };
         let len = libc::off_t::try_from(HEAD + size).map_err(|_| ErrorKind::OutOfMemory)?;
         // Allocate now: a lack of memory is an error here, and would be a signal later. Signals are blocked, since they
         // interrupt the call.

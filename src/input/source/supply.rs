@@ -69,30 +69,41 @@ impl LargeObject {
 
     /// Raise the server's error if it does not exist or the current user may not read it. Guarded.
     pub fn check(&self) {
-        // SAFETY: guarded calls; the value is freed unread.
-        unsafe {
-            // OidFunctionCall does not check the privilege to execute the function.
-            let answer = compat::may_execute(LO_GET.into());
-            if answer != pg_sys::AclResult::ACLCHECK_OK {
+        // OidFunctionCall does not check the privilege to execute the function.
+        let answer = compat::may_execute(LO_GET.into());
+        if answer != pg_sys::AclResult::ACLCHECK_OK {
+            // SAFETY: guarded calls.
+            unsafe {
                 let name = pg_sys::get_func_name(LO_GET.into());
                 pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name);
             }
-            pg_sys::pfree(portion(self.oid, 0, 0).cast());
         }
+        portion(self.oid, 0, None, &mut []);
     }
 }
 
-/// Read up to `count` bytes of a large object. Guarded, in the active snapshot; allocates in the current memory
-/// context.
-fn portion(object: pg_sys::Oid, position: u64, count: usize) -> *mut pg_sys::varlena {
+/// Read bytes of a large object from a position on, in this snapshot or in the active one. Returns their number. Guarded.
+fn portion(object: pg_sys::Oid, position: u64, snapshot: Option<pg_sys::Snapshot>, buffer: &mut [u8]) -> usize {
     let position = i64::try_from(position).unwrap_or(i64::MAX);
-    let count = i32::try_from(count).unwrap_or(i32::MAX);
-    // SAFETY: a guarded call of a built-in function, with arguments of its declared types.
+    let count = i32::try_from(buffer.len()).unwrap_or(i32::MAX);
+    // SAFETY: guarded calls of a built-in function, with arguments of its declared types. `Supply::of_object` took the
+    // snapshot, which is still active. The value is valid until it is freed, and is no longer than was requested.
     unsafe {
         let arguments = [pg_sys::Datum::from(object), pg_sys::Datum::from(position), pg_sys::Datum::from(count)];
         let [object, position, count] = arguments;
         let no_collation = pg_sys::InvalidOid;
-        pg_sys::OidFunctionCall3Coll(LO_GET.into(), no_collation, object, position, count).cast_mut_ptr()
+        if let Some(snapshot) = snapshot {
+            pg_sys::PushActiveSnapshot(snapshot);
+        }
+        let value = pg_sys::OidFunctionCall3Coll(LO_GET.into(), no_collation, object, position, count);
+        if snapshot.is_some() {
+            pg_sys::PopActiveSnapshot();
+        }
+        let value = value.cast_mut_ptr::<pg_sys::varlena>();
+        let count = pgrx::varsize_any_exhdr(value).min(buffer.len());
+        buffer.as_mut_ptr().copy_from_nonoverlapping(pgrx::vardata_any(value).cast(), count);
+        pg_sys::pfree(value.cast());
+        count
     }
 }
 
@@ -141,19 +152,7 @@ impl Supply {
                 buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
                 count
             }
-            Of::Object(object, snapshot) => {
-                // SAFETY: guarded calls, with a snapshot that is still active; the value is valid until it is freed,
-                // and is no longer than was requested.
-                unsafe {
-                    pg_sys::PushActiveSnapshot(snapshot);
-                    let value = portion(object, position, buffer.len());
-                    pg_sys::PopActiveSnapshot();
-                    let count = pgrx::varsize_any_exhdr(value).min(buffer.len());
-                    buffer.as_mut_ptr().copy_from_nonoverlapping(pgrx::vardata_any(value).cast(), count);
-                    pg_sys::pfree(value.cast());
-                    count
-                }
-            }
+            Of::Object(object, snapshot) => portion(object, position, Some(snapshot), buffer),
         };
         self.position.set(position + count as u64);
         Ok(count)
