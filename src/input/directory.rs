@@ -19,13 +19,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::pattern::without_escapes;
 use super::source::is_below;
 use crate::error::{Error, Result};
 use crate::server::compat;
+use crate::server::lookup::{CatalogRow, ForeignServer, owner_of};
 use crate::server::node::Node;
+use crate::server::role::has_privileges;
 use crate::server::server_text::from_server;
 
 /// A file that must be below the directory of a server.
@@ -43,9 +45,8 @@ impl Below {
     pub fn new(server: pg_sys::Oid, directory: &CStr, name: &CStr) -> Below {
         let directory = PathBuf::from(OsStr::from_bytes(directory.to_bytes()));
         let path = directory.join(OsStr::from_bytes(name.to_bytes()));
-        // SAFETY: a guarded catalog lookup.
-        let server_name = unsafe { CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername) }.to_owned();
-        Below { server, server_name, directory, path: CString::new(path.as_os_str().as_bytes()).unwrap_or_default() }
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        Below { server, server_name: ForeignServer::find(server).name, directory, path }
     }
 
     /// Returns another path below the directory.
@@ -168,12 +169,8 @@ pub const DIRECTORY: &str = "directory";
 
 /// Returns the directory of a server, if it has one. Guarded.
 pub fn directory_of(server: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a guarded catalog lookup that returns nodes with strings.
-    unsafe {
-        let options = PgList::<pg_sys::DefElem>::from_pg((*pg_sys::GetForeignServer(server)).options);
-        let directory = options.iter_ptr().find(|o| CStr::from_ptr((**o).defname).to_bytes() == DIRECTORY.as_bytes());
-        directory.map(|option| CStr::from_ptr(pg_sys::defGetString(option)).to_owned())
-    }
+    let mut options = ForeignServer::find(server).options.into_iter();
+    options.find(|(name, _)| name == DIRECTORY).and_then(|(_, directory)| CString::new(directory).ok())
 }
 
 /// ClanguageId (pg_language.h).
@@ -184,43 +181,30 @@ const HANDLER: &[u8] = b"bulk_fdw_handler_wrapper";
 /// Whether a server belongs to the wrapper whose routines are `ours`. Handlers of other wrappers are not called: a
 /// wrapper may have none, or its library may be missing. Guarded.
 pub fn is_ours(server: pg_sys::Oid, ours: fn(Option<Node<'_, pg_sys::FdwRoutine>>) -> bool) -> bool {
-    // SAFETY: guarded catalog lookups; prosrc of a C function is its name in the library. The routines are valid.
-    unsafe {
-        let handler = (*pg_sys::GetForeignDataWrapper((*pg_sys::GetForeignServer(server)).fdwid)).fdwhandler;
-        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(handler));
-        if tuple.is_null() {
-            return false;
-        }
-        let form = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
-        let mut is_null = false;
-        let source = pg_sys::SysCacheGetAttr(cache, tuple, pg_sys::Anum_pg_proc_prosrc as i16, &raw mut is_null);
-        let is_c = (*form).prolang == pg_sys::Oid::from(C_LANGUAGE) && !is_null;
-        let is_handler = is_c && CStr::from_ptr(pg_sys::text_to_cstring(source.cast_mut_ptr())).to_bytes() == HANDLER;
-        pg_sys::ReleaseSysCache(tuple);
-        is_handler && ours(Node::from_raw(pg_sys::GetFdwRoutine(handler)))
-    }
+    let wrapper = CatalogRow::<pg_sys::FormData_pg_foreign_data_wrapper>::find(ForeignServer::find(server).wrapper);
+    let Some(handler) = wrapper.map(|wrapper| wrapper.fdwhandler) else { return false };
+    // The source of a C function is its name in the library.
+    let is_handler = |row: CatalogRow<pg_sys::FormData_pg_proc>| {
+        row.prolang == pg_sys::Oid::from(C_LANGUAGE) && row.source().is_some_and(|source| source.to_bytes() == HANDLER)
+    };
+    // SAFETY: a guarded call of a handler, which returns routines.
+    CatalogRow::find(handler).is_some_and(is_handler) && ours(unsafe { Node::from_raw(pg_sys::GetFdwRoutine(handler)) })
 }
 
 /// Returns a file below the directory of the named server, whose wrapper must have routines that are `ours`. Guarded.
 pub fn file_of(server: &CStr, path: &CStr, ours: fn(Option<Node<'_, pg_sys::FdwRoutine>>) -> bool) -> Result<Below> {
-    // SAFETY: a guarded catalog lookup.
-    unsafe {
-        let id = (*pg_sys::GetForeignServerByName(server.as_ptr(), false)).serverid;
-        let directory = if is_ours(id, ours) { directory_of(id) } else { None };
-        let Some(directory) = directory else {
-            let message = format!("server \"{}\" has no directory to load from", from_server(server));
-            return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .hint("Set the option \"directory\" of a server of bulk_fdw."));
-        };
-        Ok(Below::new(id, &directory, path))
-    }
+    let id = ForeignServer::named(server).oid;
+    let Some(directory) = Some(id).filter(|&id| is_ours(id, ours)).and_then(directory_of) else {
+        let message = format!("server \"{}\" has no directory to load from", from_server(server));
+        return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .hint("Set the option \"directory\" of a server of bulk_fdw."));
+    };
+    Ok(Below::new(id, &directory, path))
 }
 
 /// Whether this role may read any file.
 pub fn reads_all(role: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::has_privs_of_role(role, pg_sys::ROLE_PG_READ_SERVER_FILES.into()) }
+    has_privileges(role, pg_sys::ROLE_PG_READ_SERVER_FILES.into())
 }
 
 /// Fails unless this role may read files below the server's directory. Guarded.
@@ -229,8 +213,7 @@ pub fn check_usage(server: pg_sys::Oid, role: pg_sys::Oid) -> Result<()> {
     if reads_all(role) || is_granted(server, role) {
         return Ok(());
     }
-    // SAFETY: a guarded catalog lookup.
-    let name = from_server(unsafe { CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername) });
+    let name = from_server(&ForeignServer::find(server).name);
     let message = format!("permission denied for files of server \"{name}\"");
     let detail = "Only roles with privileges of the \"pg_read_server_files\" role may grant USAGE of a directory.";
     Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message).detail(detail))
@@ -239,26 +222,17 @@ pub fn check_usage(server: pg_sys::Oid, role: pg_sys::Oid) -> Result<()> {
 /// Fails unless the owner of a table may still read files below the server's directory. A role with SELECT on the table
 /// reads with the owner's rights. Guarded.
 pub fn check_owner(server: pg_sys::Oid, relid: pg_sys::Oid) -> Result<()> {
-    // SAFETY: a guarded catalog lookup.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as c_int, pg_sys::Datum::from(relid));
-        if tuple.is_null() {
-            return Ok(());
-        }
-        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
-        pg_sys::ReleaseSysCache(tuple);
-        check_usage(server, owner)
-    }
+    owner_of(relid).map_or(Ok(()), |owner| check_usage(server, owner))
 }
 
 /// Whether the role has USAGE that was granted by a role with access to all files.
 fn is_granted(server: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    let owner = ForeignServer::find(server).owner;
+    if has_privileges(role, owner) && reads_all(owner) {
+        return true;
+    }
     // SAFETY: guarded catalog lookups. The attribute is an array of ACL items, to which the elements point.
     unsafe {
-        let owner = (*pg_sys::GetForeignServer(server)).owner;
-        if pg_sys::has_privs_of_role(role, owner) && reads_all(owner) {
-            return true;
-        }
         let cache = pg_sys::SysCacheIdentifier::FOREIGNSERVEROID as c_int;
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(server));
         if tuple.is_null() {
@@ -280,7 +254,7 @@ fn is_granted(server: pg_sys::Oid, role: pg_sys::Oid) -> bool {
                 let item = *(*items.add(i)).cast_mut_ptr::<pg_sys::AclItem>();
                 let is_public = item.ai_grantee == pg_sys::Oid::from(pg_sys::ACL_ID_PUBLIC);
                 granted |= item.ai_privs & pg_sys::AclMode::from(pg_sys::ACL_USAGE) != 0
-                    && (is_public || pg_sys::has_privs_of_role(role, item.ai_grantee))
+                    && (is_public || has_privileges(role, item.ai_grantee))
                     && reads_all(item.ai_grantor);
             }
         }

@@ -5,7 +5,7 @@
 //! are converted before line ends are searched: in client-only encodings (SJIS, BIG5, GB18030 …) the second byte of a
 //! character may look like a delimiter.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 use pg_bulk_text::json_text::Charset;
 use pg_bulk_text::utf16;
@@ -13,9 +13,9 @@ use pg_bulk_text::verify::{mend_utf8, utf8_valid_up_to};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
-use crate::server::attempt::complaint;
+use crate::server::attempt::error_of;
 use crate::server::compat;
-use crate::server::server_text::from_server;
+use crate::server::server_text::{from_server, server_encoding, valid_up_to};
 use crate::server::unguarded;
 
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
@@ -91,9 +91,13 @@ pub fn is_safe(encoding: Option<c_int>) -> bool {
 /// within another. In other multi-byte encodings the end of one character and the beginning of the next may look like a
 /// third one.
 pub fn is_found(string: &[u8]) -> bool {
-    // SAFETY: guarded calls without arguments.
-    let (server, longest) = unsafe { (pg_sys::GetDatabaseEncoding(), pg_sys::pg_database_encoding_max_length()) };
-    string.is_ascii() || longest == 1 || server == UTF8
+    string.is_ascii() || longest(server_encoding()) == 1 || server_encoding() == UTF8
+}
+
+/// Returns the maximum length of a character of an encoding in bytes.
+fn longest(encoding: c_int) -> usize {
+    // SAFETY: a table lookup.
+    usize::try_from(unsafe { pg_sys::pg_encoding_max_length(encoding) }).unwrap_or(1)
 }
 
 fn name_of(encoding: c_int) -> String {
@@ -104,8 +108,7 @@ fn name_of(encoding: c_int) -> String {
 impl Encodings {
     /// Returns the encodings for a file in `encoding`, or in the client's encoding. Guarded.
     pub fn new(encoding: Option<c_int>) -> Result<Encodings> {
-        // SAFETY: a guarded call without arguments.
-        let (file, server) = (of_file(encoding), unsafe { pg_sys::GetDatabaseEncoding() });
+        let (file, server) = (of_file(encoding), server_encoding());
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
             return Ok(Encodings { file, server, conversion: None, keeps_bom: false, by_part: false });
         }
@@ -166,8 +169,7 @@ impl Encodings {
 
     /// Returns the name of the server's encoding.
     pub fn server_name() -> String {
-        // SAFETY: a guarded call without arguments.
-        name_of(unsafe { pg_sys::GetDatabaseEncoding() })
+        name_of(server_encoding())
     }
 
     /// Treats a byte order mark as data, as COPY does.
@@ -192,19 +194,16 @@ impl Encodings {
 
     /// Returns the maximum length of a character of the file in bytes.
     pub fn max_char(&self) -> usize {
-        // SAFETY: a table lookup.
-        usize::try_from(unsafe { pg_sys::pg_encoding_max_length(self.file) }).unwrap_or(1)
+        longest(self.file)
     }
 
     /// Returns the server's character set for decoders. Unverified bytes may be invalid UTF-8: then decoders may rely
     /// on ASCII only, and input functions count all other characters.
     pub fn charset(&self) -> Charset {
-        // SAFETY: a table lookup.
-        let max_char = unsafe { pg_sys::pg_database_encoding_max_length() };
         match self.server {
             UTF8 if self.file == UTF8 || self.conversion.is_some() => Charset::Utf8,
             UTF8 => Charset::MultiByte,
-            _ if max_char == 1 => Charset::SingleByte,
+            _ if longest(self.server) == 1 => Charset::SingleByte,
             _ => Charset::MultiByte,
         }
     }
@@ -240,10 +239,7 @@ impl Encodings {
 
     /// Returns the length of the longest valid prefix.
     pub fn valid_up_to(&self, bytes: &[u8]) -> usize {
-        let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the bytes are valid; the function only reads them.
-        let valid = unsafe { pg_sys::pg_encoding_verifymbstr(self.file, bytes.as_ptr().cast(), len) };
-        usize::try_from(valid).unwrap_or(0)
+        valid_up_to(self.file, bytes)
     }
 
     /// Converts the complete and valid characters at the start of `raw`, and appends them to `out`. Returns the number
@@ -319,9 +315,7 @@ impl Encodings {
     /// Raises the server's error about `bytes`, which start with the invalid ones. Guarded.
     pub fn raise(&self, bytes: &[u8]) -> Error {
         if self.conversion.is_none() {
-            let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
-            // SAFETY: a guarded call that raises; the bytes are valid.
-            unsafe { pg_sys::report_invalid_encoding(self.file, bytes.as_ptr().cast(), len) };
+            raise_invalid(self.file, bytes);
         }
         self.run_conversion(bytes, &mut Vec::new(), false);
         Error::new(Code::ERRCODE_INTERNAL_ERROR, "encoding conversion failed without error")
@@ -361,36 +355,22 @@ pub fn invalid_utf16(utf8: &[u8]) -> Option<Error> {
 /// Returns the server's error about bytes that begin with an invalid character, as an error of a record. Guarded.
 pub fn invalid_bytes(encoding: c_int, bytes: &[u8]) -> Error {
     let (start, len) = (bytes.as_ptr().cast(), c_int::try_from(bytes.len()).unwrap_or(c_int::MAX));
-    // SAFETY: the function reads the bytes and raises; the context of this error is never read.
-    unsafe {
-        let context = pg_sys::error_context_stack;
-        pg_sys::error_context_stack = std::ptr::null_mut();
-        let error = complaint(|| unguarded::report_invalid_encoding(encoding, start, len));
-        pg_sys::error_context_stack = context;
-        match error.as_ref() {
-            Some(error) => Error::new(error.sqlerrcode.into(), from_server(CStr::from_ptr(error.message))),
-            None => Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence"),
-        }
-        .about_record()
-    }
+    // SAFETY: the function reads the bytes and raises.
+    let error = unsafe { error_of(|| unguarded::report_invalid_encoding(encoding, start, len)) };
+    let unknown = || Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence");
+    error.unwrap_or_else(unknown).about_record()
 }
 
 /// Returns the error about `value` in the server's encoding; None if it is valid. Guarded.
 pub fn invalid_in_server_encoding(value: &[u8]) -> Option<Error> {
-    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
-    // SAFETY: guarded calls that only read the bytes.
-    let (encoding, valid) = unsafe {
-        let encoding = pg_sys::GetDatabaseEncoding();
-        (encoding, pg_sys::pg_encoding_verifymbstr(encoding, value.as_ptr().cast(), len))
-    };
-    let rest = value.get(usize::try_from(valid).unwrap_or(0)..).unwrap_or_default();
+    let encoding = server_encoding();
+    let rest = value.get(valid_up_to(encoding, value)..).unwrap_or_default();
     (!rest.is_empty()).then(|| invalid_bytes(encoding, rest))
 }
 
 /// Replaces invalid bytes behind `start`, so that the string is valid in the server's encoding. Raises nothing.
 pub fn mend_in_server_encoding(string: &mut Vec<u8>, start: usize) {
-    // SAFETY: the function only reads, and raises nothing.
-    let encoding = unsafe { unguarded::GetDatabaseEncoding() };
+    let encoding = server_encoding();
     if encoding == UTF8 {
         let mended = string.get(start..).map(|bytes| {
             let mut mended = Vec::with_capacity(bytes.len() + 16);
@@ -403,10 +383,7 @@ pub fn mend_in_server_encoding(string: &mut Vec<u8>, start: usize) {
     }
     let mut at = start;
     while let Some(rest) = string.get_mut(at..).filter(|rest| !rest.is_empty()) {
-        let len = c_int::try_from(rest.len()).unwrap_or(c_int::MAX);
-        // SAFETY: as above; the bytes are valid.
-        let valid = unsafe { unguarded::pg_encoding_verifymbstr(encoding, rest.as_ptr().cast(), len) };
-        let valid = usize::try_from(valid).unwrap_or(0);
+        let valid = valid_up_to(encoding, rest);
         if let Some(invalid) = rest.get_mut(valid) {
             *invalid = b'?';
         }
@@ -423,9 +400,18 @@ pub fn shown(path: &CStr) -> String {
     path.to_bytes().iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
 }
 
-/// Raises an error unless `value` is valid in the server's encoding (`pg_verifymbstr`). Guarded.
+/// Raises an error unless `value` is valid in the server's encoding, as `pg_verifymbstr`. Guarded.
 pub fn verify_in_server_encoding(value: &[u8]) {
-    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
-    // SAFETY: a guarded call; the bytes are valid.
-    unsafe { pg_sys::pg_verifymbstr(value.as_ptr().cast::<c_char>(), len, false) };
+    let encoding = server_encoding();
+    let rest = value.get(valid_up_to(encoding, value)..).unwrap_or_default();
+    if !rest.is_empty() {
+        raise_invalid(encoding, rest);
+    }
+}
+
+/// Raises the server's error about bytes that begin with an invalid character. Guarded.
+fn raise_invalid(encoding: c_int, bytes: &[u8]) {
+    let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+    // SAFETY: a guarded call that raises; the bytes are valid.
+    unsafe { pg_sys::report_invalid_encoding(encoding, bytes.as_ptr().cast(), len) };
 }

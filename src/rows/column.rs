@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::server::compat;
 use crate::server::expression::Expression;
+use crate::server::lookup::input_function;
 use crate::server::node::Node;
 use crate::server::option_value::invalid;
 use crate::server::relation::{Relation, name_of};
@@ -136,20 +137,13 @@ impl Column {
 
     /// Returns the column of one attribute, without a default. Guarded; memory as in [`Column::of_relation`].
     pub fn of(form: &pg_sys::FormData_pg_attribute, session: &Session) -> Column {
-        // SAFETY: guarded catalog lookups that fill local variables.
-        let input = unsafe {
-            let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-            pg_sys::getTypeInputInfo(form.atttypid, &raw mut function, &raw mut typioparam);
-            let mut input = pg_sys::FmgrInfo::default();
-            pg_sys::fmgr_info(function, &raw mut input);
-            let wants_null = !input.fn_strict;
-            InputFunction { function: input, typioparam, typmod: form.atttypmod, wants_null, is_receive: false }
-        };
+        let (function, typioparam) = input_function(form.atttypid);
+        let (typmod, wants_null) = (form.atttypmod, !function.fn_strict);
         Column {
             attribute: usize::try_from(form.attnum - 1).unwrap_or(usize::MAX),
             ignored: false,
             decoder: Decoder::for_type(form.atttypid.to_u32(), form.atttypmod, session),
-            input,
+            input: InputFunction { function, typioparam, typmod, wants_null, is_receive: false },
             type_oid: form.atttypid,
             ..Column::ignored(name_of(form).to_owned())
         }

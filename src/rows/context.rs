@@ -5,28 +5,26 @@
 //! again, which calls the callbacks again. So a plain frame outside any guard must push the callback, which must still
 //! find the position of the scan. COPY's own line is followed by a line that names the file.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString};
 use std::panic::AssertUnwindSafe;
 
 use super::row::Rows;
 use crate::error::is_data_exception;
+use crate::server::server_text::clipped;
 use crate::server::unguarded::{self, Opaque};
 use crate::server::worker_errors;
 
 /// Maximum number of data bytes in a message (`MAX_COPY_DATA_DISPLAY`).
-const MAX_DISPLAY: c_int = 100;
+const MAX_DISPLAY: usize = 100;
 
 /// Returns the first bytes of some data, cut at a character, with dots if there is more (`limit_printout_length`).
 pub fn displayed(data: &[u8]) -> CString {
     // A line may be long, but a character is not: read only the displayed bytes and one more character.
-    let data = data.get(..MAX_DISPLAY as usize + 8).unwrap_or(data);
+    let data = data.get(..MAX_DISPLAY + 8).unwrap_or(data);
     let data = data.split(|&b| b == 0).next().unwrap_or_default();
-    let len = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
     let mut shown = data.to_vec();
-    if len > MAX_DISPLAY {
-        // SAFETY: the bytes are valid; the function only reads them.
-        let cut = unsafe { unguarded::pg_mbcliplen(data.as_ptr().cast(), len, MAX_DISPLAY) };
-        shown.truncate(usize::try_from(cut).unwrap_or(0));
+    if data.len() > MAX_DISPLAY {
+        shown.truncate(clipped(data, MAX_DISPLAY));
         shown.extend(b"...");
     }
     CString::new(shown).unwrap_or_default()

@@ -1,7 +1,5 @@
 //! Checks whether parallel workers may evaluate the expressions and functions of a load.
 
-use std::ffi::CStr;
-
 use pgrx::pg_sys;
 
 use super::column::Column;
@@ -10,6 +8,7 @@ use crate::server::compat;
 use crate::server::index_functions;
 use crate::server::lookup::{CatalogRow, type_kind};
 use crate::server::node::{Node, NodeList};
+use crate::server::option_value::stored;
 use crate::server::relation::{OpenRelation, Relation};
 
 /// PROPARALLEL_SAFE (pg_proc.h)
@@ -21,12 +20,18 @@ pub struct Hazards(Node<'static, pg_sys::PlannerInfo>);
 
 impl Hazards {
     pub fn new() -> Hazards {
-        // SAFETY: guarded allocations of zeroed memory, as in makeNode; plan_create_index_workers (planner.c) builds the same
-        // nodes for this check.
+        // SAFETY: guarded allocations of zeroed memory with a tag, as in makeNode; plan_create_index_workers (planner.c)
+        // builds the same nodes for this check.
         unsafe {
-            let root = zeroed::<pg_sys::PlannerInfo>(pg_sys::NodeTag::T_PlannerInfo);
-            (*root).parse = zeroed(pg_sys::NodeTag::T_Query);
-            (*root).glob = zeroed(pg_sys::NodeTag::T_PlannerGlobal);
+            let zeroed = |size, tag| {
+                let node = pg_sys::palloc0(size).cast::<pg_sys::Node>();
+                (*node).type_ = tag;
+                node
+            };
+            let root = zeroed(size_of::<pg_sys::PlannerInfo>(), pg_sys::NodeTag::T_PlannerInfo);
+            let root = root.cast::<pg_sys::PlannerInfo>();
+            (*root).parse = zeroed(size_of::<pg_sys::Query>(), pg_sys::NodeTag::T_Query).cast();
+            (*root).glob = zeroed(size_of::<pg_sys::PlannerGlobal>(), pg_sys::NodeTag::T_PlannerGlobal).cast();
             (*(*root).glob).maxParallelHazard = b'u' as i8;
             Hazards(Node::from_raw(root).unwrap_unchecked())
         }
@@ -40,8 +45,7 @@ impl Hazards {
 
     /// Whether a function is parallel safe. Guarded.
     pub fn function_is_safe(&self, function: pg_sys::Oid) -> bool {
-        // SAFETY: a guarded catalog lookup.
-        unsafe { pg_sys::func_parallel(function) == SAFE }
+        CatalogRow::<pg_sys::FormData_pg_proc>::find(function).is_some_and(|row| row.proparallel == SAFE)
     }
 
     /// Whether all functions with which an index forms and compares its keys are parallel safe. Guarded.
@@ -91,14 +95,8 @@ impl Hazards {
     }
 
     fn input_is_safe(&self, type_oid: pg_sys::Oid, receives: bool) -> bool {
-        let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-        if receives {
-            function = receive_function(type_oid);
-        } else {
-            // SAFETY: a guarded catalog lookup.
-            unsafe { pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam) };
-        }
-        function != pg_sys::InvalidOid && self.function_is_safe(function)
+        CatalogRow::<pg_sys::FormData_pg_type>::find(type_oid)
+            .is_some_and(|row| self.function_is_safe(if receives { row.typreceive } else { row.typinput }))
     }
 
     /// Whether a relation's CHECK constraints, generated columns and partition bounds are parallel safe. If it is
@@ -116,8 +114,8 @@ impl Hazards {
     /// relation are locked. Guarded.
     fn routing_is_safe(&self, relation: Relation<'_>) -> bool {
         relation.with_descendants(pg_sys::NoLock).into_iter().all(|table| {
-            // SAFETY: a guarded catalog lookup.
-            if unsafe { pg_sys::get_rel_relkind(table) }.cast_unsigned() != pg_sys::RELKIND_PARTITIONED_TABLE {
+            let kind = CatalogRow::<pg_sys::FormData_pg_class>::find(table).map(|row| row.relkind.cast_unsigned());
+            if kind != Some(pg_sys::RELKIND_PARTITIONED_TABLE) {
                 return true;
             }
             let table = OpenRelation::locked(table);
@@ -130,29 +128,6 @@ impl Hazards {
 
 /// Whether a foreign table's column holds the file name or line number, and is no field. Guarded.
 fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
-    // SAFETY: a guarded catalog lookup; a list of DefElems with names.
-    unsafe {
-        let options = pg_sys::GetForeignColumnOptions(relid, attribute);
-        pgrx::PgList::<pg_sys::DefElem>::from_pg(options)
-            .iter_ptr()
-            .any(|option| CStr::from_ptr((*option).defname) == c"source")
-    }
-}
-
-/// Returns the receive function of a type, if it has one. Guarded.
-fn receive_function(type_oid: pg_sys::Oid) -> pg_sys::Oid {
-    CatalogRow::<pg_sys::FormData_pg_type>::find(type_oid).map_or(pg_sys::InvalidOid, |row| row.typreceive)
-}
-
-/// `makeNode`
-///
-/// # Safety
-/// `T` is the struct of `tag`. Guarded.
-unsafe fn zeroed<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: zeroed memory, as in makeNode.
-    unsafe {
-        let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
-        (*node).type_ = tag;
-        node.cast()
-    }
+    // SAFETY: a guarded catalog lookup, which returns a list of DefElems with strings.
+    unsafe { stored(pg_sys::GetForeignColumnOptions(relid, attribute)) }.iter().any(|(name, _)| name == "source")
 }

@@ -10,19 +10,19 @@
 //! including escapes, as `json_populate_record` does. Its error is an error of the record. Without an error the line is
 //! valid, and is parsed once more.
 
-use std::ffi::{CStr, c_char};
-
 use pg_bulk_text::json_object::{self, Object, ValueKind};
 use pg_bulk_types::json_array::{self, Element};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::column::{Column, MemberKey, Taken};
 use super::ragged::Remark;
-use crate::error::{self, Error, Result};
+use crate::error::{self, Error, Result, is_data_exception};
 use crate::input::encoding::Encodings;
-use crate::server::attempt::complaint;
+use crate::server::attempt::error_of;
 use crate::server::copy_errors;
-use crate::server::server_text::from_server;
+use crate::server::lookup::{CatalogRow, base_type};
+use crate::server::memory_context::MemoryContext;
+use crate::server::server_text::server_encoding;
 use crate::server::unguarded;
 
 /// Value of a column in a record.
@@ -67,9 +67,7 @@ pub struct Objects {
 
 /// Whether a type, or the base type of a domain, is json or jsonb. Guarded.
 fn is_json(type_oid: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    let base = unsafe { pg_sys::getBaseType(type_oid) };
-    base == pg_sys::JSONOID || base == pg_sys::JSONBOID
+    matches!(base_type(type_oid), pg_sys::JSONOID | pg_sys::JSONBOID)
 }
 
 /// Returns the kind of text that a type reads. Guarded.
@@ -77,26 +75,10 @@ fn form_of(type_oid: pg_sys::Oid) -> Form {
     if is_json(type_oid) {
         return Form::Json;
     }
-    // SAFETY: guarded catalog lookups that fill local variables.
-    unsafe {
-        let element = pg_sys::get_element_type(pg_sys::getBaseType(type_oid));
-        if element == pg_sys::InvalidOid {
-            return Form::Text;
-        }
-        let (mut length, mut by_value, mut align, mut delimiter) = (0, false, 0, 0);
-        let (mut typioparam, mut function) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-        pg_sys::get_type_io_data(
-            element,
-            pg_sys::IOFuncSelector::IOFunc_input,
-            &raw mut length,
-            &raw mut by_value,
-            &raw mut align,
-            &raw mut delimiter,
-            &raw mut typioparam,
-            &raw mut function,
-        );
-        Form::Array(Element { delimiter: delimiter as u8, json: is_json(element) })
-    }
+    // SAFETY: a guarded catalog lookup.
+    let element = unsafe { pg_sys::get_element_type(base_type(type_oid)) };
+    CatalogRow::<pg_sys::FormData_pg_type>::find(element)
+        .map_or(Form::Text, |row| Form::Array(Element { delimiter: row.typdelim as u8, json: is_json(element) }))
 }
 
 /// Fails if a column with the option `rest` is not of type json or jsonb. Guarded.
@@ -224,8 +206,7 @@ fn ask(object: &mut Object, line: &[u8]) -> Result<()> {
 
 /// Appends a character in the server's encoding, which contains it. Guarded.
 pub fn encode(code: u32, out: &mut Vec<u8>) {
-    // SAFETY: a guarded call without arguments.
-    if code < 0x80 || unsafe { pg_sys::GetDatabaseEncoding() } == UTF8 {
+    if code < 0x80 || server_encoding() == UTF8 {
         return json_object::encode_utf8(code, out);
     }
     let mut string = [0u8; pg_sys::MAX_UNICODE_EQUIVALENT_STRING as usize + 1];
@@ -236,50 +217,24 @@ pub fn encode(code: u32, out: &mut Vec<u8>) {
 
 /// Fails with the server's error if a line is not valid JSON. Guarded.
 fn check(line: &[u8]) -> Result<()> {
-    // SAFETY: guarded calls. The parser reads a string and allocates in a memory context of its own; the context of its
-    // error is never read.
-    unsafe {
-        let memory = pg_sys::AllocSetContextCreateExtended(
-            pg_sys::CurrentMemoryContext,
-            c"line of JSON".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let old = pg_sys::MemoryContextSwitchTo(memory);
-        let length = i32::try_from(line.len()).unwrap_or(i32::MAX);
+    let memory = MemoryContext::current().child(c"line of JSON");
+    let entered = memory.enter();
+    let length = i32::try_from(line.len()).unwrap_or(i32::MAX);
+    // SAFETY: a guarded call with bytes and their number. The parser reads a string and allocates in its memory context,
+    // of which nothing is used later. It parses JSON, including escapes, and does little else, in all versions.
+    let error = unsafe {
         let json = pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(line.as_ptr().cast(), length));
-        let context = pg_sys::error_context_stack;
-        pg_sys::error_context_stack = std::ptr::null_mut();
-        // Parses JSON, including escapes, and does little else, in all versions.
-        let error = complaint(|| {
+        let error = error_of(|| {
             unguarded::DirectFunctionCall1Coll(Some(unguarded::json_strip_nulls), pg_sys::InvalidOid, json);
         });
-        pg_sys::error_context_stack = context;
-        pg_sys::MemoryContextSwitchTo(old);
-        let said = error.as_ref().map(|error| said(error));
-        pg_sys::MemoryContextDelete(memory);
-        said.map_or(Ok(()), Err)
+        drop(entered);
+        memory.delete();
+        error
+    };
+    match error {
+        None => Ok(()),
+        // A lack of stack or memory is not the record's fault: the next record would fail as well.
+        Some(error) if is_data_exception(error.sqlstate() as i32) => Err(error.about_record()),
+        Some(error) => Err(error),
     }
-}
-
-/// Converts a caught error. Guarded.
-///
-/// # Safety
-/// The error's strings are valid.
-unsafe fn said(error: &pg_sys::ErrorData) -> Error {
-    // The class is the code's lowest twelve bits (ERRCODE_TO_CATEGORY).
-    const CLASS: i32 = (1 << 12) - 1;
-    // SAFETY: this function's contract covers the strings.
-    let text = |string: *const c_char| (!string.is_null()).then(|| from_server(unsafe { CStr::from_ptr(string) }));
-    let mut own = Error::new(error.sqlerrcode.into(), text(error.message).unwrap_or_default());
-    if let Some(detail) = text(error.detail) {
-        own = own.detail(detail);
-    }
-    if let Some(hint) = text(error.hint) {
-        own = own.hint(hint);
-    }
-    // A lack of stack or memory is not the record's fault: the next record would fail as well.
-    let is_about_it = error.sqlerrcode & CLASS == (Code::ERRCODE_DATA_EXCEPTION as i32) & CLASS;
-    if is_about_it { own.about_record() } else { own }
 }

@@ -20,6 +20,7 @@ use super::row::{Attention, RowArrays, Rows, What};
 use crate::error::{Error, Result};
 use crate::server::compat::{self, Soft};
 use crate::server::copy_errors;
+use crate::server::lookup::type_name;
 use crate::server::slot::ExprContext;
 
 /// Action for rows with bad values.
@@ -318,8 +319,7 @@ impl Rows {
         if !matches!(accepted, Soft::Bad(_)) {
             return Ok(());
         }
-        // SAFETY: a guarded catalog lookup; the string is a copy.
-        let domain = unsafe { CStr::from_ptr(pg_sys::format_type_be(column.type_oid)) }.to_string_lossy().into_owned();
+        let domain = type_name(column.type_oid);
         let name = column.display_name();
         let detail = format!(
             "ON_ERROR SET_NULL cannot be applied because column \"{name}\" (domain {domain}) does not accept null values."

@@ -12,7 +12,9 @@ use std::ffi::c_int;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::pg_sys;
 
+use super::server_text::{copied, from_server};
 use super::unguarded;
+use crate::error::Error;
 
 /// Runs `body`. Returns null on success, else the error, allocated in the caller's memory context.
 ///
@@ -78,6 +80,41 @@ pub unsafe fn complaint(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
         let error = pg_sys::CopyErrorData();
         pg_sys::FlushErrorState();
         error
+    }
+}
+
+/// As [`complaint`], for an error that is never raised: no callback adds context to it.
+///
+/// # Safety
+/// As [`complaint`].
+pub unsafe fn quiet_complaint(body: impl FnOnce()) -> *mut pg_sys::ErrorData {
+    // SAFETY: the same frame and body. A caught error leaves the variable as the body has it.
+    unsafe {
+        let context = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = std::ptr::null_mut();
+        let error = complaint(body);
+        pg_sys::error_context_stack = context;
+        error
+    }
+}
+
+/// As [`quiet_complaint`], with the error's message, DETAIL and HINT.
+///
+/// # Safety
+/// As [`complaint`].
+pub unsafe fn error_of(body: impl FnOnce()) -> Option<Error> {
+    // SAFETY: the same frame and body; the strings of an error that was caught are valid, or null.
+    unsafe {
+        let error = quiet_complaint(body).as_ref()?;
+        let text = |string| copied(string).map(|string| from_server(&string));
+        let mut own = Error::new(error.sqlerrcode.into(), text(error.message).unwrap_or_default());
+        if let Some(detail) = text(error.detail) {
+            own = own.detail(detail);
+        }
+        if let Some(hint) = text(error.hint) {
+            own = own.hint(hint);
+        }
+        Some(own)
     }
 }
 

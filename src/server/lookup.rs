@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use pgrx::pg_sys;
 
 use super::node::{Node, NodeList};
+use super::option_value::stored;
 use super::relation::TupleDesc;
 use super::server_text::{copied, from_server};
 
@@ -31,6 +32,7 @@ macro_rules! forms {
 }
 
 forms!(FormData_pg_authid: AUTHOID, FormData_pg_class: RELOID, FormData_pg_index: INDEXRELID);
+forms!(FormData_pg_foreign_data_wrapper: FOREIGNDATAWRAPPEROID);
 forms!(FormData_pg_proc: PROCOID, FormData_pg_type: TYPEOID, FormData_pg_statistic_ext: STATEXTOID);
 
 /// A row of a catalog, which the cache keeps until this value is dropped. For guarded frames. After an error, the end of the
@@ -117,6 +119,35 @@ impl<T> Drop for CatalogRow<T> {
     }
 }
 
+/// A foreign server.
+#[derive(Debug)]
+pub struct ForeignServer {
+    pub oid: pg_sys::Oid,
+    pub owner: pg_sys::Oid,
+    pub wrapper: pg_sys::Oid,
+    pub name: CString,
+    /// Names and values.
+    pub options: Vec<(String, Vec<u8>)>,
+}
+
+impl ForeignServer {
+    /// Raises an error if there is no server with this OID.
+    pub fn find(oid: pg_sys::Oid) -> ForeignServer {
+        // SAFETY: a guarded catalog lookup, which returns a server with a name and a list of DefElems.
+        unsafe {
+            let server = &*pg_sys::GetForeignServer(oid);
+            let (name, options) = (copied(server.servername).unwrap_or_default(), stored(server.options));
+            ForeignServer { oid, owner: server.owner, wrapper: server.fdwid, name, options }
+        }
+    }
+
+    /// Raises an error if there is no server with this name.
+    pub fn named(name: &CStr) -> ForeignServer {
+        // SAFETY: a guarded catalog lookup with a string.
+        ForeignServer::find(unsafe { pg_sys::get_foreign_server_oid(name.as_ptr(), false) })
+    }
+}
+
 /// The language of a function; None if the function does not exist.
 pub fn language_of(function: pg_sys::Oid) -> Option<u32> {
     CatalogRow::<pg_sys::FormData_pg_proc>::find(function).map(|row| row.prolang.to_u32())
@@ -136,6 +167,24 @@ pub fn result_of<'a>(function: pg_sys::Oid) -> (pg_sys::TypeFuncClass::Type, pg_
 pub fn type_name(type_oid: pg_sys::Oid) -> String {
     // SAFETY: a guarded call, which returns a string.
     from_server(unsafe { CStr::from_ptr(pg_sys::format_type_be(type_oid)) })
+}
+
+/// The base type of a domain; for another type, the type itself.
+pub fn base_type(type_oid: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a guarded catalog lookup.
+    unsafe { pg_sys::getBaseType(type_oid) }
+}
+
+/// A type's input function, which may allocate in the current memory context, and its type parameter.
+pub fn input_function(type_oid: pg_sys::Oid) -> (pg_sys::FmgrInfo, pg_sys::Oid) {
+    let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+    let mut input = pg_sys::FmgrInfo::default();
+    // SAFETY: guarded catalog lookups that fill local variables.
+    unsafe {
+        pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam);
+        pg_sys::fmgr_info(function, &raw mut input);
+    }
+    (input, typioparam)
 }
 
 /// A function's name with its argument types, as messages show it.

@@ -53,8 +53,13 @@ pub fn current_user() -> pg_sys::Oid {
 
 /// Does the current user have the privileges of a role? Guarded.
 pub fn has_privileges_of(role: pg_sys::Oid) -> bool {
+    has_privileges(current_user(), role)
+}
+
+/// Does a role have the privileges of another one? Guarded.
+pub fn has_privileges(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::has_privs_of_role(current_user(), role) }
+    unsafe { pg_sys::has_privs_of_role(member, role) }
 }
 
 /// Raises unless the current user has a privilege on a relation. Guarded.

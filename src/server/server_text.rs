@@ -38,9 +38,28 @@ pub unsafe fn copied(string: *const c_char) -> Option<CString> {
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
 }
 
+/// The server's encoding. Raises nothing.
+pub fn server_encoding() -> c_int {
+    // SAFETY: the function reads a variable of this process.
+    unsafe { c::GetDatabaseEncoding() }
+}
+
+/// Returns the length of the longest prefix that is valid in an encoding. Raises nothing.
+pub fn valid_up_to(encoding: c_int, bytes: &[u8]) -> usize {
+    let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the function only reads the bytes.
+    usize::try_from(unsafe { c::pg_encoding_verifymbstr(encoding, bytes.as_ptr().cast(), len) }).unwrap_or(0)
+}
+
 /// Whether a string is valid in the server's encoding.
 pub fn is_valid_in_server_encoding(value: &[u8]) -> bool {
-    let len = c_int::try_from(value.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the functions only read the bytes, and raise nothing.
-    unsafe { c::pg_encoding_verifymbstr(c::GetDatabaseEncoding(), value.as_ptr().cast(), len) == len }
+    valid_up_to(server_encoding(), value) == value.len()
+}
+
+/// Returns the length of a string, cut to at most `most` bytes of whole characters. Raises nothing.
+pub fn clipped(string: &[u8], most: usize) -> usize {
+    let limit = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
+    // SAFETY: the function only reads the bytes.
+    let kept = unsafe { c::pg_mbcliplen(string.as_ptr().cast(), limit(string.len()), limit(most)) };
+    usize::try_from(kept).unwrap_or(0)
 }

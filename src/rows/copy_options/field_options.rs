@@ -17,6 +17,7 @@ use super::super::column::{Column, Taken};
 use super::slice_options::trim;
 use super::{CopyOptions, RecordShape};
 use crate::error::{Error, Result};
+use crate::server::lookup::base_type;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 
 /// Options of a column, or of all columns, that are being collected.
@@ -131,8 +132,7 @@ impl FieldDraft {
     fn template(&self, column: &Column) -> Result<Option<Template>> {
         let Some(given) = &self.date_format else { return Ok(None) };
         let of = format!("option date_format of column \"{}\"", column.display_name());
-        // SAFETY: a guarded catalog lookup.
-        let kind = match unsafe { pg_sys::getBaseType(column.type_oid) } {
+        let kind = match base_type(column.type_oid) {
             pg_sys::DATEOID => TemplateType::Date,
             pg_sys::TIMEOID => TemplateType::Time,
             pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => TemplateType::Timestamp,
@@ -147,17 +147,16 @@ impl FieldDraft {
             return Ok(None);
         }
         let of = format!("option {name} of column \"{}\"", column.display_name());
-        // SAFETY: a guarded catalog lookup.
-        let base = unsafe { pg_sys::getBaseType(column.type_oid) };
-        let numbers = [
-            pg_sys::INT2OID,
-            pg_sys::INT4OID,
-            pg_sys::INT8OID,
-            pg_sys::FLOAT4OID,
-            pg_sys::FLOAT8OID,
-            pg_sys::NUMERICOID,
-        ];
-        if !numbers.contains(&base) {
+        let is_number = matches!(
+            base_type(column.type_oid),
+            pg_sys::INT2OID
+                | pg_sys::INT4OID
+                | pg_sys::INT8OID
+                | pg_sys::FLOAT4OID
+                | pg_sys::FLOAT8OID
+                | pg_sys::NUMERICOID
+        );
+        if !is_number {
             return Err(invalid(format!("{of} requires a type of numbers")));
         }
         if column.slice.as_ref().is_some_and(|slice| slice.number.is_some()) {

@@ -17,6 +17,8 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::rows::context::displayed;
 use crate::server::compat::{self, Soft};
+use crate::server::lookup::input_function;
+use crate::server::memory_context::MemoryContext;
 
 /// Position of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,7 +293,7 @@ pub struct Validator {
     known: Vec<TypeFunctions>,
     arena: Arena,
     string: Vec<u8>,
-    memory: pg_sys::MemoryContext,
+    memory: MemoryContext,
     pub styles: Styles,
 }
 
@@ -317,38 +319,17 @@ impl Validator {
     pub fn new(session: &Session) -> Validator {
         let known = Type::ALL.into_iter().map(|one| {
             let oid = oid_of(one);
-            // SAFETY: guarded catalog lookups that fill their arguments.
-            let (input, typioparam) = unsafe {
-                let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-                pg_sys::getTypeInputInfo(oid, &raw mut function, &raw mut typioparam);
-                let mut input = pg_sys::FmgrInfo::default();
-                pg_sys::fmgr_info(function, &raw mut input);
-                (input, typioparam)
-            };
+            let (input, typioparam) = input_function(oid);
             TypeFunctions { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
         });
-        // SAFETY: a guarded call.
-        let memory = unsafe {
-            pg_sys::AllocSetContextCreateExtended(
-                pg_sys::CurrentMemoryContext,
-                c"bulk_sniff values".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            )
-        };
+        let memory = MemoryContext::current().child(c"bulk_sniff values");
         Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory, styles: Styles::new() }
     }
 
     /// Free its memory. After an error, the parent context frees it. Guarded.
     pub fn close(self) {
-        // SAFETY: this value owns the context, which is current after an error in `accepts`; nothing in it is used later.
-        unsafe {
-            if pg_sys::CurrentMemoryContext == self.memory {
-                pg_sys::MemoryContextSwitchTo((*self.memory).parent);
-            }
-            pg_sys::MemoryContextDelete(self.memory);
-        }
+        // SAFETY: this value owns the context, which is current only in `accepts`; nothing in it is used later.
+        unsafe { self.memory.delete() }
     }
 
     /// Does the server accept the value for this type, and keep all of it?
@@ -366,10 +347,10 @@ impl Validator {
         self.string.extend_from_slice(value);
         self.string.push(0);
         let string = self.string.as_mut_ptr().cast();
+        let entered = self.memory.enter();
         // SAFETY: the type's own function, and a NUL-terminated string. Nothing in the context, which this value owns,
         // is used later.
         unsafe {
-            let old = pg_sys::MemoryContextSwitchTo(self.memory);
             let input = &raw mut known.input;
             let said = compat::input_function_call_soft(input, string, known.typioparam, -1, known.oid, false)?;
             let is_good = match said {
@@ -381,8 +362,8 @@ impl Validator {
                     false
                 }
             };
-            pg_sys::MemoryContextSwitchTo(old);
-            pg_sys::MemoryContextReset(self.memory);
+            drop(entered);
+            pg_sys::MemoryContextReset(self.memory.as_ptr());
             Ok(is_good)
         }
     }

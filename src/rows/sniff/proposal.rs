@@ -1,6 +1,6 @@
 //! The result of `bulk_sniff` as statements and as options.
 
-use std::ffi::{CStr, CString, OsStr, c_int};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use pgrx::pg_sys;
 
 use super::{Sniffed, SniffedColumn};
 use crate::input::pattern::{self, without_escapes};
-use crate::server::server_text::from_server;
+use crate::server::lookup::quoted;
+use crate::server::server_text::{clipped, from_server};
 
 /// Endings of file names for compression, and those for formats, which come before them.
 const COMPRESSED: &[&[u8]] = &[b"gz", b"zst", b"zstd", b"lz4", b"bz2", b"xz"];
@@ -18,13 +19,7 @@ const FORMATS: &[&[u8]] =
 
 /// Length of a name cut to at most `most` bytes of whole characters.
 pub fn clip(name: &[u8], most: usize) -> usize {
-    if name.len() <= most {
-        return name.len();
-    }
-    let limit = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
-    // SAFETY: bytes and their number; the function only reads them.
-    let kept = unsafe { pg_sys::pg_mbcliplen(name.as_ptr().cast(), limit(name.len()), limit(most)) };
-    usize::try_from(kept).unwrap_or(0)
+    if name.len() <= most { name.len() } else { clipped(name, most) }
 }
 
 /// Bytes of the longest identifier.
@@ -41,9 +36,7 @@ fn c_string(bytes: &[u8]) -> CString {
 
 /// A name quoted for SQL if necessary. Guarded.
 pub fn identifier(name: &[u8]) -> Vec<u8> {
-    let name = c_string(name);
-    // SAFETY: a guarded call that returns the string or a copy.
-    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }.to_bytes().to_vec()
+    quoted(&c_string(name)).into_bytes()
 }
 
 /// A string literal for SQL. Guarded.

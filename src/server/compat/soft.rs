@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 #[cfg(feature = "pg15")]
-use crate::server::attempt::{complaint, in_subtransaction};
+use crate::server::attempt::{in_subtransaction, quiet_complaint};
 #[cfg(feature = "pg15")]
 use crate::server::unguarded;
 
@@ -86,11 +86,7 @@ pub unsafe fn input_function_call_soft(
     // SAFETY: guarded calls; an error that is no complaint about the value ends the subtransaction.
     unsafe {
         if is_plain_scalar(type_oid) {
-            // The context of an error that is not raised is never read.
-            let context = pg_sys::error_context_stack;
-            pg_sys::error_context_stack = std::ptr::null_mut();
-            let error = complaint(|| datum = unguarded::InputFunctionCall(function, string, typioparam, typmod));
-            pg_sys::error_context_stack = context;
+            let error = quiet_complaint(|| datum = unguarded::InputFunctionCall(function, string, typioparam, typmod));
             return Ok(if error.is_null() { Soft::Good(datum) } else { classify(type_oid, error) });
         }
         if pg_sys::IsInParallelMode() {
