@@ -29,7 +29,7 @@ use crate::rows::copy_options::slice_options::{SliceDraft, slices};
 use crate::rows::copy_options::{CopyOptions, Draft, RecordShape};
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::jsonb::{Json, Jsonb};
-use crate::server::option_value::{Caller, OptionValue, invalid, text};
+use crate::server::option_value::{Caller, OptionValue, invalid, text, word};
 use crate::server::server_text::from_server;
 
 /// The highest value of `max_parallel_maintenance_workers` (`MAX_PARALLEL_WORKER_LIMIT`).
@@ -147,19 +147,6 @@ pub struct LoadOptions {
     pub once: Once,
     pub job: JobOptions,
     pub replaces: Option<Replaced>,
-}
-
-/// Parses one of several words.
-fn word<T: Copy>(name: &str, value: &[u8], words: &[(&str, T)]) -> Result<T> {
-    let given = text(value).to_ascii_lowercase();
-    match words.iter().find(|(word, _)| *word == given) {
-        Some((_, meaning)) => Ok(*meaning),
-        None => {
-            let list: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-            Err(invalid(format!("{name} \"{}\" not recognized", text(value)))
-                .hint(format!("Valid values are {}.", list.join(", "))))
-        }
-    }
 }
 
 fn c_string(bytes: &[u8]) -> CString {

@@ -28,7 +28,8 @@ use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
 use crate::server::compat::copy_words;
-use crate::server::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text};
+use crate::server::lookup::relation_name;
+use crate::server::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text, word};
 
 pub fn unsupported(message: &str) -> Error {
     Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
@@ -67,6 +68,10 @@ pub const NAMES: &[&str] = &[
     "short_rows",
     "long_rows",
 ];
+
+/// Values of the option `line_end`.
+pub const LINE_ENDS: &[(&str, LineEnd)] =
+    &[("lf", LineEnd::Lf), ("crlf", LineEnd::CrLf), ("cr", LineEnd::Cr), ("any", LineEnd::Any)];
 
 /// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,31 +203,14 @@ impl Draft {
             },
             "header" => self.header = Some(self.caller.header(value)?),
             "match_by" => {
-                self.copy.columns.match_by = match value.to_ascii_lowercase().as_str() {
-                    "position" => Some(MatchBy::Position),
-                    "name" => Some(MatchBy::Name),
-                    _ => {
-                        let hint = "Valid values are \"position\", \"name\".";
-                        return Err(invalid(format!("match_by \"{value}\" not recognized")).hint(hint));
-                    }
-                };
+                let words = [("position", MatchBy::Position), ("name", MatchBy::Name)];
+                self.copy.columns.match_by = Some(word(name, bytes, &words)?);
             }
             "delimiter" => self.format.delimiter = given(),
             "trailing_delimiter" => self.format.trailing = self.caller.boolean(name, bytes)?,
             "skip_blank_lines" => self.format.skip_blank_lines = self.caller.boolean(name, bytes)?,
             "comment" => self.format.comment = given(),
-            "line_end" => {
-                self.format.line_end = match value.to_ascii_lowercase().as_str() {
-                    "lf" => Some(LineEnd::Lf),
-                    "crlf" => Some(LineEnd::CrLf),
-                    "cr" => Some(LineEnd::Cr),
-                    "any" => Some(LineEnd::Any),
-                    _ => {
-                        let hint = "Valid values are \"lf\", \"crlf\", \"cr\", \"any\".";
-                        return Err(invalid(format!("line_end \"{value}\" not recognized")).hint(hint));
-                    }
-                };
-            }
+            "line_end" => self.format.line_end = Some(word(name, bytes, LINE_ENDS)?),
             "lenient_quotes" => self.format.lenient_quotes = self.caller.boolean(name, bytes)?,
             "quote" => {
                 self.format.unquoted = value.eq_ignore_ascii_case("none");
@@ -238,36 +226,17 @@ impl Draft {
                 self.copy.coding.utf16 = utf16;
             }
             "encoding_errors" => {
-                self.copy.encoding_errors = match value.to_ascii_lowercase().as_str() {
-                    "stop" => Some(EncodingErrors::Stop),
-                    "replace" => Some(EncodingErrors::Replace),
-                    "reject" => Some(EncodingErrors::Reject),
-                    _ => {
-                        let hint = "Valid values are \"stop\", \"replace\", \"reject\".";
-                        return Err(invalid(format!("encoding_errors \"{value}\" not recognized")).hint(hint));
-                    }
-                };
+                use EncodingErrors::{Reject, Replace, Stop};
+                let words = [("stop", Stop), ("replace", Replace), ("reject", Reject)];
+                self.copy.encoding_errors = Some(word(name, bytes, &words)?);
             }
             "short_rows" => {
-                self.copy.ragged.short_rows = match value.to_ascii_lowercase().as_str() {
-                    "error" => Some(ShortRows::Error),
-                    "null" => Some(ShortRows::Null),
-                    "default" => Some(ShortRows::Default),
-                    _ => {
-                        let hint = "Valid values are \"error\", \"null\", \"default\".";
-                        return Err(invalid(format!("short_rows \"{value}\" not recognized")).hint(hint));
-                    }
-                };
+                let words = [("error", ShortRows::Error), ("null", ShortRows::Null), ("default", ShortRows::Default)];
+                self.copy.ragged.short_rows = Some(word(name, bytes, &words)?);
             }
             "long_rows" => {
-                self.copy.ragged.long_rows = match value.to_ascii_lowercase().as_str() {
-                    "error" => Some(LongRows::Error),
-                    "cut" => Some(LongRows::Cut),
-                    _ => {
-                        let hint = "Valid values are \"error\", \"cut\".";
-                        return Err(invalid(format!("long_rows \"{value}\" not recognized")).hint(hint));
-                    }
-                };
+                let words = [("error", LongRows::Error), ("cut", LongRows::Cut)];
+                self.copy.ragged.long_rows = Some(word(name, bytes, &words)?);
             }
             "on_error" => {
                 self.copy.on_error = match value.to_ascii_lowercase().as_str() {
@@ -298,14 +267,7 @@ impl Draft {
             "record_length" => self.record_length = Some(slice_options::bytes(name, bytes)?),
             "line_ends" => self.line_ends = Some(self.caller.boolean(name, bytes)?),
             "units" => {
-                self.characters = match value.to_ascii_lowercase().as_str() {
-                    "bytes" => Some(false),
-                    "characters" => Some(true),
-                    _ => {
-                        let hint = "Valid values are \"bytes\", \"characters\".";
-                        return Err(invalid(format!("units \"{value}\" not recognized")).hint(hint));
-                    }
-                };
+                self.characters = Some(word(name, bytes, &[("bytes", false), ("characters", true)])?);
             }
             "skip" => self.copy.skip = count(name, value)?,
             "limit" => self.copy.limit = Some(count(name, value)?),
@@ -532,23 +494,20 @@ fn mark(
 
 /// Returns the attribute number of a column that can have a field, or the error of `CopyGetAttnums`. Guarded.
 pub fn attribute_number(relid: pg_sys::Oid, name: &CStr) -> Result<i16> {
-    // SAFETY: guarded catalog lookups.
-    let (attnum, relation, generated) = unsafe {
-        let relation = pg_sys::get_rel_name(relid);
-        let relation = if relation.is_null() { c"?" } else { CStr::from_ptr(relation) };
+    // SAFETY: guarded catalog lookups with a string.
+    let (attnum, generated) = unsafe {
         let attnum = pg_sys::get_attnum(relid, name.as_ptr());
-        let generated = attnum > 0 && pg_sys::get_attgenerated(relid, attnum) != 0;
-        (attnum, relation.to_string_lossy(), generated)
+        (attnum, attnum > 0 && pg_sys::get_attgenerated(relid, attnum) != 0)
     };
     let name = name.to_string_lossy();
     if generated {
-        return Err(Error::new(
-            Code::ERRCODE_INVALID_COLUMN_REFERENCE,
-            format!("column \"{name}\" is a generated column"),
-        )
-        .detail("Generated columns cannot be used in COPY."));
+        let message = format!("column \"{name}\" is a generated column");
+        return Err(Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message)
+            .detail("Generated columns cannot be used in COPY."));
     }
     if attnum <= 0 {
+        let relation = relation_name(relid).unwrap_or_else(|| c"?".to_owned());
+        let relation = relation.to_string_lossy();
         let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
         return Err(Error::new(Code::ERRCODE_UNDEFINED_COLUMN, message));
     }

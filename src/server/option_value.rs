@@ -55,6 +55,19 @@ pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
 }
 
+/// Parses one of several words, in any case.
+pub fn word<T: Copy>(name: &str, value: &[u8], words: &[(&str, T)]) -> Result<T> {
+    let given = text(value).to_ascii_lowercase();
+    match words.iter().find(|(word, _)| *word == given) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let list: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            Err(invalid(format!("{name} \"{}\" not recognized", text(value)))
+                .hint(format!("Valid values are {}.", list.join(", "))))
+        }
+    }
+}
+
 impl Caller {
     /// Error for a value with wrong syntax, which COPY calls a syntax error.
     fn malformed(self, message: String) -> Error {

@@ -12,23 +12,14 @@ use pg_bulk_text::number::{Number, Order};
 use super::key_options::KeyDraft;
 use super::{CopyOptions, RecordShape};
 use crate::error::Result;
-use crate::server::option_value::{invalid, text};
+use crate::server::option_value::{invalid, text, word};
 
 /// The names of the options that a [`SliceDraft`] accepts.
 pub const NAMES: &[&str] = &["start", "length", "trim", "nullif", "binary_type"];
 
 /// Read the option `trim`.
 pub fn trim(value: &[u8]) -> Result<Trim> {
-    match text(value).to_ascii_lowercase().as_str() {
-        "none" => Ok(Trim::None),
-        "left" => Ok(Trim::Left),
-        "right" => Ok(Trim::Right),
-        "both" => Ok(Trim::Both),
-        _ => {
-            let hint = "Valid values are \"none\", \"left\", \"right\", \"both\".";
-            Err(invalid(format!("trim \"{}\" not recognized", text(value))).hint(hint))
-        }
-    }
+    word("trim", value, &[("none", Trim::None), ("left", Trim::Left), ("right", Trim::Right), ("both", Trim::Both)])
 }
 
 /// The options of one column.
@@ -63,20 +54,15 @@ impl SliceDraft {
             "length" => self.length = Some(bytes(name, value)?),
             "trim" => self.trim = Some(trim(value)?),
             "binary_type" => {
-                let name = text(value).to_ascii_lowercase();
-                let number = match &*name {
-                    "int_le" => Number::Signed(Order::Little),
-                    "int_be" => Number::Signed(Order::Big),
-                    "uint_le" => Number::Unsigned(Order::Little),
-                    "uint_be" => Number::Unsigned(Order::Big),
-                    "float_le" => Number::Float(Order::Little),
-                    "float_be" => Number::Float(Order::Big),
-                    _ => {
-                        let hint = "Valid values are \"int_le\", \"int_be\", \"uint_le\", \"uint_be\", \"float_le\", \"float_be\".";
-                        return Err(invalid(format!("binary_type \"{}\" not recognized", text(value))).hint(hint));
-                    }
-                };
-                self.number = Some((number, name));
+                let words = [
+                    ("int_le", Number::Signed(Order::Little)),
+                    ("int_be", Number::Signed(Order::Big)),
+                    ("uint_le", Number::Unsigned(Order::Little)),
+                    ("uint_be", Number::Unsigned(Order::Big)),
+                    ("float_le", Number::Float(Order::Little)),
+                    ("float_be", Number::Float(Order::Big)),
+                ];
+                self.number = Some((word(name, value, &words)?, text(value).to_ascii_lowercase()));
             }
             _ => self.null = Some(value.to_vec()),
         }

@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 
-use pg_bulk_text::dialect::{Format, LineEnd};
+use pg_bulk_text::dialect::Format;
 use pg_bulk_text::fixed::Trim;
 use pg_bulk_text::sniff::header::names;
 use pg_bulk_text::sniff::style::Style;
@@ -15,7 +15,7 @@ use super::proposal::{LONGEST, clip};
 use super::request::Request;
 use super::{NAMES, Sniffed, SniffedColumn, Sniffer};
 use crate::error::Result;
-use crate::rows::copy_options::Draft;
+use crate::rows::copy_options::{Draft, LINE_ENDS};
 use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::option_value::OptionValue;
 use crate::server::server_text::from_server;
@@ -87,13 +87,7 @@ impl Sniffer {
         if !d.comment.is_empty() {
             propose("comment", d.comment.clone())?;
         }
-        if let Some(line_end) = d.line_end {
-            let name = match line_end {
-                LineEnd::Lf => "lf",
-                LineEnd::CrLf => "crlf",
-                LineEnd::Cr => "cr",
-                LineEnd::Any => "any",
-            };
+        if let Some((name, _)) = LINE_ENDS.iter().find(|(_, line_end)| Some(*line_end) == d.line_end) {
             propose("line_end", name.as_bytes().to_vec())?;
         }
         if d.lenient_quotes {
