@@ -40,7 +40,7 @@ use super::hive::Directories;
 use super::line_parts::LineParts;
 use super::ragged::{LongRows, Ragged, RaggedOptions, ShortRows};
 use crate::error::Result;
-use crate::input::encoding::EncodingErrors;
+use crate::input::encoding::{EncodingErrors, mend_in_server_encoding};
 use crate::input::stream::{Header, Stream};
 use crate::server::copy_errors;
 use crate::server::elsewhere::Elsewhere;
@@ -136,6 +136,49 @@ pub struct RowValues {
     pub queue: Vec<Queued>,
     /// The settings for which the decoders were made.
     session_mark: SessionMark,
+}
+
+impl RowValues {
+    /// Queue a conversion by the server.
+    #[inline]
+    fn push(&mut self, column: usize, what: What) {
+        self.queue.push(Queued { column, what });
+    }
+
+    /// Set a column to NULL, which its input function may have to see.
+    #[inline]
+    fn set_null(&mut self, i: usize, column: &Column, arrays: RowArrays<'_>) {
+        arrays.set(column.attribute, None);
+        if column.input.wants_null {
+            self.push(i, What::Null);
+        }
+    }
+
+    /// A text that is given, or else the strings from `start` on.
+    #[inline(always)]
+    fn text<'a>(&'a self, plain: Option<&'a [u8]>, start: usize) -> &'a [u8] {
+        plain.unwrap_or_else(|| self.strings.get(start..).unwrap_or_default())
+    }
+
+    /// Convert a text that is given, or else the strings from `start` on, with the native decoder, or queue it.
+    #[inline(always)]
+    fn convert(&mut self, i: usize, column: &Column, plain: Option<&[u8]>, start: usize, arrays: RowArrays<'_>) {
+        let bytes = plain.unwrap_or_else(|| self.strings.get(start..).unwrap_or_default());
+        if let Some(decoder) = &column.decoder
+            && let Some(datum) = decoder.decode(bytes, &mut self.arena)
+        {
+            self.strings.truncate(start);
+            // The server is a 64-bit one, so a datum is a usize.
+            arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
+            return;
+        }
+        if let Some(bytes) = plain {
+            self.strings.reserve(bytes.len() + 1);
+            self.strings.extend_from_slice(bytes);
+        }
+        self.strings.push(0);
+        self.push(i, What::Input(start));
+    }
 }
 
 /// Position of the work, for the CONTEXT of messages ([`copy_context`](super::context::copy_context)).
@@ -377,12 +420,12 @@ impl Rows {
     pub fn decode(&mut self, wanted: &[usize], arrays: RowArrays<'_>) {
         self.values.queue.clear();
         self.values.strings.clear();
-        if self.layout.is_refined {
-            return self.decode_refined(wanted, arrays);
-        }
         let reader = &self.stream.reader;
         let record = reader.record();
         let fields = reader.fields();
+        let refines = self.layout.is_refined;
+        let replaces = refines && self.stream.invalid() == EncodingErrors::Replace;
+        let is_dirty = replaces && reader.is_dirty();
         let mut has_stray_quote = false;
         for (at, &i) in wanted.iter().enumerate() {
             if i >= fields {
@@ -390,7 +433,8 @@ impl Rows {
                 break;
             }
             let Some(column) = self.layout.columns.get(i) else { break };
-            let mut value = record.value(i);
+            let refinement = if refines { column.refinement.as_deref() } else { None };
+            let mut value = refinement.map_or_else(|| record.value(i), |refinement| record.trimmed(i, refinement.trim));
             let mut force_null = column.force_null;
             if column.force_not_null && value == Value::Null {
                 value = Value::Plain(&reader.dialect().null);
@@ -400,46 +444,38 @@ impl Rows {
             // The queue's inputs are concatenated in `strings`. A value without escapes is copied there only if it is
             // queued.
             let start = self.values.strings.len();
-            let bytes = match value {
-                Value::Plain(bytes) => bytes,
+            let mut is_doubtful = is_dirty;
+            let plain = match value {
+                Value::Plain(bytes) => Some(bytes),
                 Value::Escaped(raw) => {
-                    has_stray_quote |= reader.unescape(raw, &mut self.values.strings);
-                    self.values.strings.get(start..).unwrap_or_default()
+                    let unusual = reader.unescape(raw, &mut self.values.strings);
+                    has_stray_quote |= unusual;
+                    is_doubtful |= unusual & replaces;
+                    None
                 }
                 Value::Null => {
-                    arrays.set(column.attribute, None);
-                    if column.input.wants_null {
-                        self.values.queue.push(Queued { column: i, what: What::Null });
-                    }
+                    self.values.set_null(i, column, arrays);
                     continue;
                 }
                 Value::Default => {
-                    self.values.queue.push(Queued { column: i, what: What::Default });
+                    self.values.push(i, What::Default);
                     continue;
                 }
             };
-            if force_null && bytes == reader.dialect().null {
+            if force_null && self.values.text(plain, start) == reader.dialect().null {
                 self.values.strings.truncate(start);
-                arrays.set(column.attribute, None);
-                if column.input.wants_null {
-                    self.values.queue.push(Queued { column: i, what: What::Null });
-                }
+                self.values.set_null(i, column, arrays);
                 continue;
             }
-            if let Some(decoder) = &column.decoder
-                && let Some(datum) = decoder.decode(bytes, &mut self.values.arena)
-            {
-                self.values.strings.truncate(start);
-                // The server is a 64-bit one, so a datum is a usize.
-                arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
+            if refinement.is_none() && !is_doubtful {
+                self.values.convert(i, column, plain, start, arrays);
                 continue;
             }
-            if let Value::Plain(bytes) = value {
-                self.values.strings.reserve(bytes.len() + 1);
-                self.values.strings.extend_from_slice(bytes);
+            self.values.strings.extend_from_slice(plain.unwrap_or_default());
+            if is_doubtful {
+                mend_in_server_encoding(&mut self.values.strings, start);
             }
-            self.values.strings.push(0);
-            self.values.queue.push(Queued { column: i, what: What::Input(start) });
+            self.values.convert_refined(i, column, start, arrays);
         }
         if self.layout.fields < self.layout.columns.len() {
             self.take_others(wanted, arrays);

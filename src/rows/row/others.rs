@@ -5,9 +5,7 @@
 //!
 //! Values that are text are handled like fields: by the native decoder, or by the queue if it cannot convert them.
 
-use pgrx::pg_sys;
-
-use super::queue::{Queued, What};
+use super::queue::What;
 use super::{RowArrays, Rows};
 use crate::rows::column::Taken;
 use crate::rows::line_parts::LineParts;
@@ -23,11 +21,11 @@ impl Rows {
         }
         let fields = self.layout.fields;
         for &i in wanted.iter().take_while(|&&i| i < fields) {
-            let has_default = self.layout.columns.get(i).is_some_and(|column| column.default.is_some());
-            if has_default && self.layout.short_rows != ShortRows::Null {
-                self.values.queue.push(Queued { column: i, what: What::Default });
+            let Some(column) = self.layout.columns.get(i) else { break };
+            if column.default.is_some() && self.layout.short_rows != ShortRows::Null {
+                self.values.push(i, What::Default);
             } else {
-                self.set_null(i, arrays);
+                self.values.set_null(i, column, arrays);
             }
         }
     }
@@ -51,35 +49,22 @@ impl Rows {
                 Taken::Part => {
                     let line = self.stream.reader.raw_line().unwrap_or_default();
                     let given = self.layout.parts.as_mut().map_or(Given::Null, |parts| parts.value(i, line));
-                    if given == Given::Missing && column.default.is_some() {
-                        self.values.queue.push(Queued { column: i, what: What::Default });
-                        continue;
+                    match given {
+                        Given::Missing if column.default.is_some() => self.values.push(i, What::Default),
+                        Given::Missing | Given::Null => self.values.set_null(i, column, arrays),
+                        Given::Value(value) if column.refinement.is_some() => {
+                            self.values.strings.extend_from_slice(value);
+                            self.values.convert_refined(i, column, start, arrays);
+                        }
+                        Given::Value(value) => self.values.convert(i, column, Some(value), start, arrays),
                     }
-                    let Given::Value(value) = given else {
-                        self.set_null(i, arrays);
-                        continue;
-                    };
-                    if column.refinement.is_some() {
-                        self.values.strings.extend_from_slice(value);
-                        self.convert_text(i, start, arrays);
-                        continue;
-                    }
-                    if let Some(datum) =
-                        column.decoder.and_then(|decoder| decoder.decode(value, &mut self.values.arena))
-                    {
-                        arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
-                        continue;
-                    }
-                    self.values.strings.extend_from_slice(value);
-                    self.values.strings.push(0);
-                    self.values.queue.push(Queued { column: i, what: What::Input(start) });
                     continue;
                 }
                 Taken::FileName => self.values.strings.extend_from_slice(&self.file_name),
                 Taken::Hive => match self.layout.directories.value(i) {
                     Some(value) => self.values.strings.extend_from_slice(value),
                     None => {
-                        self.set_null(i, arrays);
+                        self.values.set_null(i, column, arrays);
                         continue;
                     }
                 },
@@ -88,22 +73,15 @@ impl Rows {
                     self.values.strings.extend(self.stream.reader.line_number().to_string().into_bytes());
                 }
                 Taken::Default => {
-                    self.values.queue.push(Queued { column: i, what: What::Default });
+                    self.values.push(i, What::Default);
                     continue;
                 }
                 Taken::Null => {
-                    self.set_null(i, arrays);
+                    self.values.set_null(i, column, arrays);
                     continue;
                 }
             }
-            let bytes = self.values.strings.get(start..).unwrap_or_default();
-            if let Some(datum) = column.decoder.and_then(|decoder| decoder.decode(bytes, &mut self.values.arena)) {
-                self.values.strings.truncate(start);
-                arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
-                continue;
-            }
-            self.values.strings.push(0);
-            self.values.queue.push(Queued { column: i, what: What::Input(start) });
+            self.values.convert(i, column, None, start, arrays);
         }
     }
 }

@@ -17,7 +17,7 @@ use pg_bulk_types::convert::Wire;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::super::{Attention, RowArrays, Rows};
-use super::{Queued, What};
+use super::What;
 use crate::error::{Error, Result};
 use crate::input::encoding::{Encodings, Treatment};
 use crate::rows::column::{Column, Taken};
@@ -90,7 +90,7 @@ impl Rows {
         // The first column is the line.
         let Some(value) = i.checked_sub(1).and_then(|field| fields.get(field, line)) else { return };
         let Some(bytes) = value else {
-            return self.set_null(i, arrays);
+            return self.values.set_null(i, column, arrays);
         };
         if let Some(datum) = column.wire.and_then(|wire| wire.decode(bytes, &mut self.values.arena)) {
             arrays.set(column.attribute, Some(pg_sys::Datum::from(datum as usize)));
@@ -99,7 +99,7 @@ impl Rows {
         let start = self.values.strings.len();
         self.values.strings.extend_from_slice(bytes);
         self.values.strings.push(0);
-        self.values.queue.push(Queued { column: i, what: What::Field(start, bytes.len()) });
+        self.values.push(i, What::Field(start, bytes.len()));
     }
 }
 
