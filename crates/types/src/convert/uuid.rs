@@ -17,8 +17,14 @@ pub(super) fn uuid(field: &[u8], arena: &mut Arena) -> Option<Datum> {
         digits::hex(&[d0, d1, d2, d3, e0, e1, e2, e3])?,
         digits::hex(rest.try_into().ok()?)?,
     ];
-    let out = arena.alloc(16)?;
-    out.copy_from_slice(words.as_flattened());
+    stored(words.as_flattened(), arena)
+}
+
+/// Stores the sixteen bytes of a uuid.
+#[inline]
+pub(super) fn stored(bytes: &[u8], arena: &mut Arena) -> Option<Datum> {
+    let out = arena.alloc(bytes.len())?;
+    out.copy_from_slice(bytes);
     Some(varlena::address(out))
 }
 

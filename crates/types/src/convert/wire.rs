@@ -5,7 +5,7 @@
 //! `time_recv` and `timestamp_recv`. Strings are verified here, because the bytes of the file were not verified before.
 //! If strings must be converted, only ASCII ones are accepted, which have the same bytes in every encoding.
 
-use super::{Datum, Decoder, oids, varlena};
+use super::{Datum, Decoder, oids, uuid, varlena};
 use crate::arena::Arena;
 use pg_bulk_text::fixed::is_plain;
 use pg_bulk_text::json_text::Charset;
@@ -83,12 +83,7 @@ impl Wire {
             WireType::Int8 => one(field).map(|bytes| i64::from_be_bytes(bytes) as Datum),
             WireType::Oid => one(field).map(|bytes| Datum::from(u32::from_be_bytes(bytes))),
             WireType::Bytea => varlena::copy(field, arena),
-            WireType::Uuid => {
-                let uuid: [u8; 16] = one(field)?;
-                let to = arena.alloc(uuid.len())?;
-                to.copy_from_slice(&uuid);
-                Some(varlena::address(to))
-            }
+            WireType::Uuid => uuid::stored(&one::<16>(field)?, arena),
             WireType::Date => {
                 let days = i32::from_be_bytes(one(field)?);
                 let valid = matches!(days, i32::MIN | i32::MAX) || (-EPOCH..DATES_END - EPOCH).contains(&days);
