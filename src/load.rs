@@ -96,7 +96,7 @@ use crate::server::lookup::now;
 use crate::server::relation::Relation;
 use crate::server::role::current_user;
 use crate::server::sql_value::SqlValue;
-use crate::server::statement::{self, About, Checked};
+use crate::server::statement::{self, About, Checked, Surroundings};
 use crate::server::unguarded::{self, Opaque, guarded};
 use crate::server::usage::Usage;
 
@@ -223,7 +223,7 @@ pub unsafe fn perform(load: *mut Load) {
     unsafe {
         pg_sys::CurrentMemoryContext = (*load).memory;
         if let Some(truncate) = &(*load).request.truncate_statement {
-            statement::run(truncate.as_ptr(), 0, About::Anything, Checked::NONE);
+            statement::run(truncate.as_ptr(), 0, About::Anything, Checked::NONE, Surroundings::NONE);
         }
         guarded(|| {
             (*load).target.reopen();
@@ -266,7 +266,7 @@ pub unsafe fn perform(load: *mut Load) {
 
         guarded(|| finish(&mut *load));
         if let Some(analyze) = &(*load).request.analyze_statement {
-            statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE);
+            statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE, Surroundings::NONE);
         }
         guarded(|| record(&mut *load));
     }

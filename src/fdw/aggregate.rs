@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::guc;
 use crate::server::callback::Unused;
 use crate::server::node::{Node, NodeList};
-use crate::server::planner::{Estimate, PlannedRelation, Planner};
+use crate::server::planner::{Estimate, PlannedRelation, Planner, Processes};
 
 /// GetForeignUpperPaths: adds a path that computes the query's aggregates, if possible.
 ///
@@ -80,14 +80,14 @@ pub fn upper_paths(
         input.baserestrictcost.startup + per_page * f64::from(input.pages) + per_tuple * rows + target.startup;
     let private = private::list([nodes.node(), list_of(to_numbers(&calls)), quals.node()]);
     let cost = Estimate { rows: 1.0, startup, total: startup + target.per_tuple };
+    let by = if partial {
+        Processes::Workers(needed)
+    } else {
+        // As the scan that core would aggregate.
+        Processes::One { is_safe: input.cheapest().is_some_and(|path| path.parallel_safe) }
+    };
     // SAFETY: this function looks at no path of the output.
-    unsafe {
-        if partial {
-            output.add_partial_upper(root, cost, private, needed);
-        } else {
-            output.add_upper(root, cost, private, input);
-        }
-    }
+    unsafe { output.add_upper(root, cost, private, by) };
     Ok(())
 }
 

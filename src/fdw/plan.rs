@@ -16,7 +16,7 @@ use crate::rows::hazard::Hazards;
 use crate::rows::soft::OnError;
 use crate::server::column_set::ColumnSet;
 use crate::server::node::{Node, NodeList};
-use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner};
+use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner, Processes};
 use crate::server::relation::OpenRelation;
 
 /// GetForeignRelSize.
@@ -70,7 +70,7 @@ pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) ->
         let knows_encoding = options.copy.encoding.is_some() && options.copy.shape() != RecordShape::Binary;
         let cost = Estimate { rows: known.rows, startup, total };
         // SAFETY: this function looks at no path.
-        unsafe { rel.add_scan(root, cost, order, knows_encoding && !is_list) };
+        unsafe { rel.add_scan(root, cost, order, Processes::One { is_safe: knows_encoding && !is_list }) };
         if workers > 0 {
             // As cost_seqscan: the rows are divided; reading the file is not.
             let divisor = divisor(workers);
@@ -78,7 +78,7 @@ pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) ->
             // SAFETY: a guarded call, which only computes; this function looks at no path.
             unsafe {
                 let rows = pg_sys::clamp_row_est(known.rows / divisor);
-                rel.add_parallel_scan(root, Estimate { rows, startup, total }, order, workers);
+                rel.add_scan(root, Estimate { rows, startup, total }, order, Processes::Workers(workers));
             }
         }
     };

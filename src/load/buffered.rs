@@ -33,7 +33,7 @@ use crate::rows::soft::OnError;
 use crate::server::column_set::ColumnSet;
 use crate::server::lookup::{function_named, qualified, quoted, schema_name};
 use crate::server::relation::name_of;
-use crate::server::statement::{self, About, Checked};
+use crate::server::statement::{self, About, Checked, Surroundings};
 use crate::server::unguarded::guarded;
 
 /// Loads through an INSERT.
@@ -51,7 +51,8 @@ pub unsafe fn load(load: *mut Load) {
                 function_named(c"bulk_rows", &[pg_sys::ANYELEMENTOID, pg_sys::INT8OID], (*load).request.schema)
             }),
         };
-        let processed = statement::run(guarded(|| insert(&*load, &*feed)), (*feed).token, about, defaults);
+        let processed =
+            statement::run(guarded(|| insert(&*load, &*feed)), (*feed).token, about, defaults, Surroundings::NONE);
         guarded(|| end(&mut *load, &mut *feed, processed));
     }
 }

@@ -34,6 +34,7 @@ use crate::server::lookup::{argument_types, function_named};
 use crate::server::option_value::{Caller, OptionValue, invalid};
 use crate::server::role::{current_user, role_name};
 use crate::server::server_text::from_server;
+use crate::server::session_state::user_of_session;
 
 /// The options that a call may have.
 #[derive(Debug)]
@@ -108,10 +109,7 @@ fn asks_for_nothing(option: OptionName, value: &OptionValue) -> bool {
 
 /// Is this a SECURITY DEFINER function, or called by one?
 fn is_definers() -> bool {
-    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: writes both variables.
-    unsafe { pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
-    context & pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed() != 0
+    user_of_session().1 & pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed() != 0
 }
 
 /// The position of the argument `allow` of a function. Guarded.

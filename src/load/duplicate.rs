@@ -155,14 +155,13 @@ pub fn is_part_of(index: Relation<'_>, arbiter: pg_sys::Oid) -> bool {
 pub fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
     let index = OpenRelation::open(arbiter, pg_sys::AccessShareLock);
     // SAFETY: guarded calls on an open index, which return strings or null.
-    let (constraint, is_partial, columns) = unsafe {
+    let (constraint, columns) = unsafe {
         let constraint = copied(pg_sys::get_constraint_name(pg_sys::get_index_constraint(arbiter)));
-        let is_partial = !pg_sys::RelationGetIndexPredicate(index.get().as_ptr()).is_null();
-        (constraint, is_partial, copied(pg_sys::pg_get_indexdef_columns(arbiter, false)).unwrap_or_default())
+        (constraint, copied(pg_sys::pg_get_indexdef_columns(arbiter, false)).unwrap_or_default())
     };
     let target = match constraint {
         Some(name) => [b"ON CONSTRAINT ", quoted(&name).to_bytes()].concat(),
-        None if is_partial => {
+        None if index.get().is_partial() => {
             let message = "the buffered writer cannot identify duplicates with a partial index";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
         }

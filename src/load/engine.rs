@@ -314,10 +314,8 @@ fn index_over(table: Relation<'_>, parts: &mut [(pg_sys::AttrNumber, LookupKey<'
         let index = index.get();
         let numbers = index.key_columns();
         let place = |attnum: pg_sys::AttrNumber| numbers.iter().position(|&number| number == attnum);
-        // SAFETY: a guarded call on an open index.
-        let is_partial = unsafe { !pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null() };
         let fits = index.index().is_some_and(|form| form.is_valid)
-            && !is_partial
+            && !index.is_partial()
             && index.access_method() == pg_sys::BTREE_AM_OID
             && numbers.len() == parts.len()
             && parts.iter().all(|&(attnum, _)| place(attnum).is_some());

@@ -187,7 +187,7 @@ fn finished_loads(call: &Call) -> Result<pg_sys::Datum> {
     let rows = call.rows();
     let sees_all = has_privileges_of(pg_sys::ROLE_PG_READ_ALL_STATS.into());
     let mut outcome = Ok(());
-    OwnTable::to_read(call.schema(), TABLE, TABLE_COLUMNS)?.for_each(|row| {
+    OwnTable::to_read(call.schema(), TABLE, TABLE_COLUMNS)?.for_each(None, |row| {
         let owner = || owner_here(row.oid(OWNER), &row.value(OWNER_NAME).into_text(), row.number(CLUSTER));
         if outcome.is_ok() && (sees_all || has_privileges_of(owner())) {
             outcome = rows.put_row(&row);

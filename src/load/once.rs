@@ -183,7 +183,7 @@ fn lock(schema: pg_sys::Oid, target: pg_sys::Oid, met: &[Met]) {
 fn look_up(records: &OwnTable, table: &LoadedTable, met: &Met) -> Result<Option<EarlierLoad>> {
     let mut found: Option<EarlierLoad> = None;
     let mut is_seen = Ok(());
-    records.for_each_of(met.digest.key(), |row| {
+    records.for_each(Some(met.digest.key()), |row| {
         let size = row.number(SIZE).cast_unsigned();
         if size != met.identity.size || !row.value(HASH).is_bytes(&met.digest.0) || !table.is_of(records, row) {
             return;
@@ -353,7 +353,7 @@ fn forget(schema: pg_sys::Oid, tables: &[LoadedTable], path: Option<&CStr>) -> R
     // Includes files that this command has loaded. Only scans with the server's own snapshot read these changes.
     next_command();
     let mut rows = Vec::new();
-    records.for_each(|row| {
+    records.for_each(None, |row| {
         if tables.iter().any(|table| table.is_of(&records, row))
             && path.is_none_or(|path| row.value(PATH).into_text().as_c_str() == path)
         {
@@ -393,7 +393,7 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     home::take_home(schema, None)?;
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut is_gone: HashMap<pg_sys::Oid, bool> = HashMap::new();
-    records.for_each(|row| {
+    records.for_each(None, |row| {
         if home::is_home(&records, row) {
             is_gone.insert(row.oid(TARGET), false);
         }
@@ -413,7 +413,7 @@ sql_function!(pg_finfo_bulk_loaded_files, bulk_loaded_files, loaded_files);
 /// `bulk_loaded_files()`.
 fn loaded_files(call: &Call) -> Result<pg_sys::Datum> {
     let (rows, sees_all, mut outcome) = (call.rows(), sees_all(), Ok(()));
-    OwnTable::to_read(call.schema(), TABLE, TABLE_COLUMNS)?.for_each(|row| {
+    OwnTable::to_read(call.schema(), TABLE, TABLE_COLUMNS)?.for_each(None, |row| {
         if outcome.is_ok() && (sees_all || is_visible(row)) {
             outcome = rows.put_row(&row);
         }

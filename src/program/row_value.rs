@@ -82,7 +82,7 @@ impl RowValue {
 }
 
 /// The layout of the values that the executor would form from the whole row. Guarded.
-fn layout(row: Node<'_, pg_sys::Var>, nothing: Slot<'static>) -> Option<Layout> {
+fn layout(row: Node<'static, pg_sys::Var>, nothing: Slot<'static>) -> Option<Layout> {
     let state = Expression::new(row.node());
     // SAFETY: guarded calls; the closure owns nothing. A composite value has a tuple's header.
     unsafe {

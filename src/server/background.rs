@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
+use super::call::{calls, variables};
 use super::compat;
 use super::lock;
 use super::points::point;
+use super::role::set_option;
 use super::unguarded::{self as c, Opaque};
 
 /// Bytes of data that a worker receives from the process that starts it, besides a number.
@@ -56,8 +58,7 @@ impl Worker {
 
     /// Makes the server set this process's latch when the worker starts and when it ends.
     pub fn notifying_us(mut self) -> Worker {
-        // SAFETY: a variable of this process.
-        self.0.bgw_notify_pid = unsafe { pg_sys::MyProcPid };
+        self.0.bgw_notify_pid = own_pid();
         self
     }
 
@@ -72,10 +73,9 @@ impl Worker {
 
     /// Lets the worker wait for the end of the current transaction ([`wait_for_starter`]). Uses the first two numbers.
     pub fn after_this_transaction(self) -> Worker {
-        // SAFETY: variables of this process.
-        let (pid, transaction) =
-            unsafe { (pg_sys::MyProcPid, compat::virtual_transaction(&*pg_sys::MyProc).localTransactionId) };
-        self.with([pid.cast_unsigned(), transaction, 0, 0, 0])
+        // SAFETY: a process that is connected has its entry.
+        let transaction = unsafe { compat::virtual_transaction(&*pg_sys::MyProc).localTransactionId };
+        self.with([own_pid().cast_unsigned(), transaction, 0, 0, 0])
     }
 
     /// Returns the server's struct.
@@ -107,24 +107,22 @@ impl Worker {
 pub struct Handle(*mut pg_sys::BackgroundWorkerHandle);
 
 impl Handle {
-    fn status(&self) -> pg_sys::BgwHandleStatus::Type {
+    /// The status, and the pid of a worker that runs.
+    fn status(&self) -> (pg_sys::BgwHandleStatus::Type, i32) {
         let mut pid = 0;
         // SAFETY: a guarded call with a valid handle.
-        unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &raw mut pid) }
+        (unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &raw mut pid) }, pid)
     }
 
     /// Returns true if the worker has ended. Guarded.
     pub fn has_ended(&self) -> bool {
         use pg_sys::BgwHandleStatus::{BGWH_NOT_YET_STARTED, BGWH_STARTED};
-        !matches!(self.status(), BGWH_NOT_YET_STARTED | BGWH_STARTED)
+        !matches!(self.status().0, BGWH_NOT_YET_STARTED | BGWH_STARTED)
     }
 
     /// Wakes the worker, if it runs. Guarded.
     pub fn wake(&self) {
-        let mut pid = 0;
-        // SAFETY: a guarded call with a valid handle.
-        let status = unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &raw mut pid) };
-        if status == pg_sys::BgwHandleStatus::BGWH_STARTED {
+        if let (pg_sys::BgwHandleStatus::BGWH_STARTED, pid) = self.status() {
             wake(pid);
         }
     }
@@ -136,11 +134,22 @@ impl Handle {
     }
 }
 
+variables! {
+    fn own_pid() -> i32 = MyProcPid;
+    /// Returns the time when the server's configuration was loaded.
+    pub fn loaded() -> pg_sys::TimestampTz = PgReloadTime;
+}
+
+/// The entry of this worker; None in other processes.
+fn own_entry() -> Option<pg_sys::BackgroundWorker> {
+    // SAFETY: a background worker has an entry for its whole life, which does not change.
+    unsafe { pg_sys::MyBgworkerEntry.as_ref() }.copied()
+}
+
 /// Returns the numbers that this worker was started with.
 pub fn numbers() -> [u32; EXTRA / 4] {
     let mut numbers = [0; EXTRA / 4];
-    // SAFETY: a background worker has an entry for its whole life.
-    let extra = unsafe { &(*pg_sys::MyBgworkerEntry).bgw_extra };
+    let extra = own_entry().unwrap_or_default().bgw_extra;
     for (number, bytes) in numbers.iter_mut().zip(extra.chunks_exact(4)) {
         let mut word = [0; 4];
         for (to, from) in word.iter_mut().zip(bytes) {
@@ -160,34 +169,27 @@ pub fn wait_for_starter() {
     }
     let process = lock::process(pid.cast_signed());
     in_transaction(|| {
-        // SAFETY: process entries are never freed; a guarded call. There is no wait for a process that has ended or is
-        // in its next transaction.
-        unsafe {
-            if let Some(process) = process.as_ref() {
-                let waited_for = compat::virtual_transaction(process);
-                if waited_for.localTransactionId == transaction {
-                    pg_sys::VirtualXactLock(waited_for, true);
-                }
-            }
+        let waited_for = process.map(|process| compat::virtual_transaction(process.get()));
+        // There is no wait for a process that has ended or is in its next transaction.
+        if let Some(waited_for) = waited_for.filter(|its| its.localTransactionId == transaction) {
+            // SAFETY: a guarded call, which accepts any virtual transaction.
+            unsafe { pg_sys::VirtualXactLock(waited_for, true) };
         }
     });
 }
 
 /// Wakes another process, if it still exists. Guarded.
 pub fn wake(pid: i32) {
-    let process = lock::process(pid);
-    if !process.is_null() {
+    if let Some(process) = lock::process(pid) {
         // SAFETY: process entries are never freed; setting the latch of the wrong process is harmless.
-        unsafe { c::SetLatch(&raw mut (*process).procLatch) }
+        unsafe { c::SetLatch(&raw mut (*process.as_ptr()).procLatch) }
     }
 }
 
 /// Wakes the process that started this worker, if it asked for that and still exists. Guarded.
 pub fn wake_starter() {
-    // SAFETY: a background worker has an entry for its whole life.
-    let pid = unsafe { (*pg_sys::MyBgworkerEntry).bgw_notify_pid };
-    if pid != 0 {
-        wake(pid);
+    if let Some(entry) = own_entry().filter(|entry| entry.bgw_notify_pid != 0) {
+        wake(entry.bgw_notify_pid);
     }
 }
 
@@ -202,19 +204,31 @@ pub fn obey_signals() {
     }
 }
 
+// SAFETY: functions for a background worker without a connection, and strings that are copied.
+calls! {
+    fn connect_by_oid(database: pg_sys::Oid, role: pg_sys::Oid, flags: u32)
+        = BackgroundWorkerInitializeConnectionByOid(database, role, flags);
+    fn connect_by_name(database: Option<&CStr>, role: Option<&CStr>, flags: u32)
+        = BackgroundWorkerInitializeConnection(database, role, flags);
+    fn set_for_session(name: &CStr, value: &CStr, context: pg_sys::GucContext::Type, source: pg_sys::GucSource::Type)
+        = SetConfigOption(name, value, context, source);
+    fn load_libraries() = process_session_preload_libraries();
+    fn show_activity(state: pg_sys::BackendState::Type, text: Option<&CStr>) = pgstat_report_activity(state, text);
+    /// Sets the title of this process in ps. Guarded.
+    pub fn rename(name: &CStr) = init_ps_display(name);
+}
+
 /// Connects to a database as `role`, or as the bootstrap superuser if `role` is invalid. Does not return on failure.
 /// Guarded.
 pub fn connect(database: pg_sys::Oid, role: pg_sys::Oid) {
     lock::release_at_exit();
-    // SAFETY: a guarded call in a background worker that has no connection yet.
-    unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, role, compat::CONNECT_FLAGS) }
+    connect_by_oid(database, role, compat::CONNECT_FLAGS);
 }
 
 /// Connects to no database: only shared catalogs can be read. Guarded.
 pub fn connect_to_none() {
     lock::release_at_exit();
-    // SAFETY: as in `connect`.
-    unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) }
+    connect_by_name(None, None, 0);
 }
 
 static CONNECTING: AtomicBool = AtomicBool::new(false);
@@ -262,15 +276,7 @@ pub fn come_back_later() -> ! {
 
 /// Overrides a setting for this session; settings of its role and database do not apply. Guarded.
 pub fn force(name: &CStr, value: &CStr) {
-    // SAFETY: a guarded call with strings.
-    unsafe {
-        pg_sys::SetConfigOption(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_SUSET,
-            pg_sys::GucSource::PGC_S_OVERRIDE,
-        );
-    }
+    set_for_session(name, value, pg_sys::GucContext::PGC_SUSET, pg_sys::GucSource::PGC_S_OVERRIDE);
 }
 
 /// Holds cancel requests back until [`serve_cancels`]: they are not meant for the current work of this process.
@@ -295,20 +301,13 @@ pub fn serve_cancels() {
 pub fn load_session_libraries() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if !DONE.swap(true, Ordering::Relaxed) {
-        // SAFETY: a guarded call. It loads each library once.
-        unsafe { pg_sys::process_session_preload_libraries() }
+        load_libraries();
     }
-}
-
-/// Returns the time when the server's configuration was loaded.
-pub fn loaded() -> pg_sys::TimestampTz {
-    // SAFETY: a variable of this process.
-    unsafe { pg_sys::PgReloadTime }
 }
 
 /// Returns true if the configuration was loaded again after `since`, or a reload is pending.
 pub fn has_reloaded(since: pg_sys::TimestampTz) -> bool {
-    // SAFETY: variables of this process, one of which a signal handler sets.
+    // SAFETY: a flag that a signal handler sets.
     unsafe { std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 || loaded() != since }
 }
 
@@ -322,12 +321,6 @@ pub fn start_over() {
     });
 }
 
-/// Sets the title of this process in ps. Guarded.
-pub fn rename(name: &CStr) {
-    // SAFETY: a guarded call with a string, which is copied.
-    unsafe { pg_sys::init_ps_display(name.as_ptr()) }
-}
-
 /// Disables transaction_timeout for this session. Guarded.
 pub fn take_time() {
     if compat::HAS_TRANSACTION_TIMEOUT {
@@ -337,26 +330,12 @@ pub fn take_time() {
 
 /// Changes a setting of this session, as SET does. Guarded.
 pub fn set(name: &CStr, value: &CStr) {
-    let source = pg_sys::GucSource::PGC_S_SESSION;
-    // SAFETY: a guarded call with strings.
-    unsafe { pg_sys::SetConfigOption(name.as_ptr(), value.as_ptr(), pg_sys::GucContext::PGC_USERSET, source) };
+    set_for_session(name, value, pg_sys::GucContext::PGC_USERSET, pg_sys::GucSource::PGC_S_SESSION);
 }
 
 /// Changes a setting until the end of the transaction, as SET LOCAL does. Guarded.
 pub fn set_local(name: &CStr, value: &CStr) {
-    // SAFETY: a guarded call with strings, in a transaction.
-    unsafe {
-        pg_sys::set_config_option(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_LOCAL,
-            true,
-            0,
-            false,
-        );
-    }
+    set_option(name, value, pg_sys::GucContext::PGC_USERSET, pg_sys::GucAction::GUC_ACTION_LOCAL);
 }
 
 /// Begins a transaction, with a snapshot. Guarded.
@@ -384,12 +363,8 @@ pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
 
 /// Shows the current activity in pg_stat_activity; None shows an idle process. Guarded.
 pub fn report_activity(what: Option<&CStr>) {
-    let (state, text) = match what {
-        Some(what) => (pg_sys::BackendState::STATE_RUNNING, what.as_ptr()),
-        None => (pg_sys::BackendState::STATE_IDLE, std::ptr::null()),
-    };
-    // SAFETY: a guarded call with a string, which is copied.
-    unsafe { pg_sys::pgstat_report_activity(state, text) }
+    use pg_sys::BackendState::{STATE_IDLE, STATE_RUNNING};
+    show_activity(if what.is_some() { STATE_RUNNING } else { STATE_IDLE }, what);
 }
 
 /// Sleeps until the latch is set or the time is over, and serves interrupts. Returns true if the latch was set.

@@ -9,11 +9,24 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
+use super::call::calls;
+use super::handle::Handle;
 use super::memory_context::MemoryContext;
+
+/// An open file.
+type Open = Handle<'static, pg_sys::BufFile>;
+
+// SAFETY: an open file, and any place, which it may lack.
+calls! {
+    fn prepare_tablespaces() = PrepareTempTablespaces();
+    fn create(outlives_transaction: bool) -> Open = BufFileCreateTemp(outlives_transaction);
+    fn seek(file: Open, number: i32, offset: pg_sys::off_t, whence: i32) -> i32 = BufFileSeek(file, number, offset, whence);
+    fn export(file: Open) = BufFileExportFileSet(file);
+}
 
 /// A temporary file. Empty and without an effect after it was closed.
 #[derive(Debug)]
-pub struct BufFile(Cell<*mut pg_sys::BufFile>);
+pub struct BufFile(Cell<Option<Open>>);
 
 /// A place in a file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,11 +39,8 @@ impl BufFile {
     /// Makes a file, with its own memory in this context. Guarded.
     pub fn temporary(memory: MemoryContext) -> BufFile {
         let _entered = memory.enter();
-        // SAFETY: guarded calls.
-        BufFile(Cell::new(unsafe {
-            pg_sys::PrepareTempTablespaces();
-            pg_sys::BufFileCreateTemp(false)
-        }))
+        prepare_tablespaces();
+        BufFile(Cell::new(Some(create(false))))
     }
 
     /// None for null.
@@ -38,18 +48,15 @@ impl BufFile {
     /// # Safety
     /// Null, or a file that is open.
     pub(super) unsafe fn from_raw(file: *mut pg_sys::BufFile) -> Option<BufFile> {
-        (!file.is_null()).then(|| BufFile(Cell::new(file)))
-    }
-
-    fn file(&self) -> Option<*mut pg_sys::BufFile> {
-        Some(self.0.get()).filter(|file| !file.is_null())
+        // SAFETY: an open file, unless it is null.
+        unsafe { Open::or_null(file) }.map(|file| BufFile(Cell::new(Some(file))))
     }
 
     /// Writes bytes, and goes behind them. Guarded.
     pub fn write(&self, bytes: &[u8]) {
-        if let Some(file) = self.file() {
+        if let Some(file) = self.0.get() {
             // SAFETY: a guarded call on an open file, which does not change the bytes.
-            unsafe { pg_sys::BufFileWrite(file, bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()) }
+            unsafe { pg_sys::BufFileWrite(file.as_ptr(), bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()) }
         }
     }
 
@@ -57,7 +64,7 @@ impl BufFile {
     pub fn read(&self, bytes: &mut [u8]) -> usize {
         let (to, len) = (bytes.as_mut_ptr().cast::<c_void>(), bytes.len());
         // SAFETY: a guarded call on an open file, with room for the bytes.
-        self.file().map_or(0, |file| unsafe { pg_sys::BufFileRead(file, to, len) })
+        self.0.get().map_or(0, |file| unsafe { pg_sys::BufFileRead(file.as_ptr(), to, len) })
     }
 
     /// Reads all these bytes; false if the file ends before. Guarded.
@@ -67,43 +74,38 @@ impl BufFile {
 
     pub fn place(&self) -> Place {
         let mut place = Place::default();
-        if let Some(file) = self.file() {
+        if let Some(file) = self.0.get() {
             // SAFETY: an open file; raises nothing.
-            unsafe { pg_sys::BufFileTell(file, &raw mut place.file, &raw mut place.offset) };
+            unsafe { pg_sys::BufFileTell(file.as_ptr(), &raw mut place.file, &raw mut place.offset) };
         }
         place
     }
 
     /// Goes to a place; false if the file does not have it. Guarded.
     pub fn go_to(&self, Place { file, offset }: Place) -> bool {
-        // SAFETY: a guarded call on an open file.
-        self.file().is_some_and(|own| unsafe { pg_sys::BufFileSeek(own, file, offset, libc::SEEK_SET) == 0 })
+        self.0.get().is_some_and(|own| seek(own, file, offset, libc::SEEK_SET) == 0)
     }
 
     /// Goes forward; false if the file does not have the place. Guarded.
     pub fn skip(&self, bytes: u64) -> bool {
         let bytes = pg_sys::off_t::try_from(bytes);
-        self.file().zip(bytes.ok()).is_some_and(|(own, bytes)| {
-            // SAFETY: a guarded call on an open file.
-            unsafe { pg_sys::BufFileSeek(own, 0, bytes, libc::SEEK_CUR) == 0 }
-        })
+        self.0.get().zip(bytes.ok()).is_some_and(|(own, bytes)| seek(own, 0, bytes, libc::SEEK_CUR) == 0)
     }
 
     /// Closes a file of a shared set, so that other processes can open it. Guarded.
     pub fn export(&self) {
-        if let Some(file) = self.file() {
-            // SAFETY: a guarded call on an open file. A file of one process is only written out.
-            unsafe { pg_sys::BufFileExportFileSet(file) };
+        if let Some(file) = self.0.get() {
+            // A file of one process is only written out.
+            export(file);
         }
         self.close();
     }
 
     /// Closes the file. Guarded.
     pub fn close(&self) {
-        if let Some(file) = self.file() {
-            self.0.set(std::ptr::null_mut());
+        if let Some(file) = self.0.take() {
             // SAFETY: a guarded call on an open file, which is not used any more.
-            unsafe { pg_sys::BufFileClose(file) };
+            unsafe { pg_sys::BufFileClose(file.as_ptr()) };
         }
     }
 }

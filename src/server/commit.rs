@@ -13,7 +13,7 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::background::Worker;
-use super::lock::{self, ObjectLock};
+use super::lock::{self, ObjectLock, Process};
 use super::points::point;
 use super::unguarded::{self as c, Opaque};
 use crate::error::Error;
@@ -36,7 +36,7 @@ pub struct Plan {
 struct Wakeup {
     plan: Plan,
     /// The process to wake, and its pid at the time of the decision: the entry may have another owner by the commit.
-    sleeper: *mut pg_sys::PGPROC,
+    sleeper: Option<Process>,
     pid: i32,
     /// The worker to start if the entry has another owner.
     worker: pg_sys::BackgroundWorker,
@@ -50,7 +50,7 @@ static WAKEUP: AtomicPtr<Wakeup> = AtomicPtr::new(std::ptr::null_mut());
 /// Carries out `plan` when this transaction commits. A later plan replaces an earlier one. Guarded.
 pub fn at_commit(plan: Plan) {
     let place = WAKEUP.load(Relaxed);
-    let wakeup = Wakeup { plan, sleeper: std::ptr::null_mut(), pid: 0, worker: plan.worker.raw() };
+    let wakeup = Wakeup { plan, sleeper: None, pid: 0, worker: plan.worker.raw() };
     // SAFETY: the struct lives as long as the process, and has no other user now; a guarded call, once per session.
     unsafe {
         if place.is_null() {
@@ -89,13 +89,13 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
             // SAFETY: a plan exists, so WAKEUP is set. Process entries are never freed, and setting a wrong latch is
             // harmless. The worker was prepared. Neither call raises or allocates.
             unsafe {
-                let sleeper = (*wakeup).sleeper;
-                if sleeper.is_null() {
-                    // The worker was started, or there is no process to wake.
-                } else if std::ptr::read_volatile(&raw const (*sleeper).pid) == (*wakeup).pid {
-                    c::SetLatch(&raw mut (*sleeper).procLatch);
-                } else {
-                    c::RegisterDynamicBackgroundWorker(&raw mut (*wakeup).worker, std::ptr::null_mut());
+                // Without a sleeper, the worker was started, or there is no process to wake.
+                if let Some(sleeper) = (*wakeup).sleeper.map(Process::as_ptr) {
+                    if std::ptr::read_volatile(&raw const (*sleeper).pid) == (*wakeup).pid {
+                        c::SetLatch(&raw mut (*sleeper).procLatch);
+                    } else {
+                        c::RegisterDynamicBackgroundWorker(&raw mut (*wakeup).worker, std::ptr::null_mut());
+                    }
                 }
             }
         }

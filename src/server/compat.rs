@@ -27,7 +27,7 @@ use pgrx::pg_sys;
 use self::version::MAJOR;
 use super::relation::Relation;
 
-pub use self::attribute::{attribute, has_generated, is_virtual};
+pub use self::attribute::{attributes, has_generated, is_virtual};
 pub use self::background::{
     CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
 };

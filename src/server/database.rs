@@ -2,16 +2,21 @@
 
 use pgrx::pg_sys;
 
-/// Returns the cluster's system identifier.
-pub fn cluster() -> i64 {
-    // SAFETY: reads a value that the server loaded when it started.
-    unsafe { pg_sys::GetSystemIdentifier() }.cast_signed()
+use super::call::{calls, variables};
+
+// SAFETY: reads a value that the server loaded when it started.
+calls! {
+    fn system_identifier() -> u64 = GetSystemIdentifier();
 }
 
-/// The database of this process.
-pub fn database() -> pg_sys::Oid {
-    // SAFETY: a variable, set when the process connects.
-    unsafe { pg_sys::MyDatabaseId }
+variables! {
+    /// The database of this process.
+    pub fn database() -> pg_sys::Oid = MyDatabaseId;
+}
+
+/// Returns the cluster's system identifier.
+pub fn cluster() -> i64 {
+    system_identifier().cast_signed()
 }
 
 /// Returns the databases that allow connections, for a process that is connected to none. Guarded.

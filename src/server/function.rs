@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::jsonb::Jsonb;
-use super::lookup::argument_types;
+use super::lookup::{argument_types, function_schema};
 use super::own_table::Row;
 use super::relation::TupleDesc;
 use super::sql_value::SqlValue;
@@ -88,8 +88,7 @@ impl Call<'_> {
 
     /// The schema of the function, which is the extension's. Guarded.
     pub fn schema(&self) -> pg_sys::Oid {
-        // SAFETY: a guarded call.
-        unsafe { pg_sys::get_func_namespace(self.function()) }
+        function_schema(self.function())
     }
 
     /// A copy of an argument; NULL if the function has fewer. Guarded.

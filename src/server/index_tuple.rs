@@ -1,26 +1,16 @@
 //! A handle of an index tuple.
 
-use std::marker::PhantomData;
-use std::ptr::NonNull;
-
 use pgrx::pg_sys;
+
+use super::handle::Handle;
 
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
 
 /// An index tuple as long as `'a`: its memory has the size in its header, rounded up to a multiple of 8.
-#[derive(Debug, Clone, Copy)]
-#[repr(transparent)]
-pub struct IndexTuple<'a>(NonNull<pg_sys::IndexTupleData>, PhantomData<&'a [u8]>);
+pub type IndexTuple<'a> = Handle<'a, pg_sys::IndexTupleData>;
 
 impl<'a> IndexTuple<'a> {
-    /// # Safety
-    /// A tuple that is valid as long as `'a`.
-    pub unsafe fn from_raw(tuple: pg_sys::IndexTuple) -> IndexTuple<'a> {
-        // SAFETY: a tuple is not null.
-        IndexTuple(unsafe { NonNull::new_unchecked(tuple) }, PhantomData)
-    }
-
     /// # Safety
     /// Tuples that are valid as long as `'a`.
     pub const unsafe fn list(tuples: &'a [pg_sys::IndexTuple]) -> &'a [IndexTuple<'a>] {
@@ -28,26 +18,20 @@ impl<'a> IndexTuple<'a> {
         unsafe { &*(std::ptr::from_ref(tuples) as *const [IndexTuple<'a>]) }
     }
 
-    pub const fn as_ptr(self) -> pg_sys::IndexTuple {
-        self.0.as_ptr()
-    }
-
     /// The row: a tuple begins with its TID.
     pub const fn row(self) -> pg_sys::ItemPointer {
-        self.0.as_ptr().cast()
+        self.as_ptr().cast()
     }
 
     /// A copy of the row's TID.
     pub const fn tid(self) -> pg_sys::ItemPointerData {
-        // SAFETY: a valid tuple.
-        unsafe { self.0.as_ref() }.t_tid
+        self.get().t_tid
     }
 
     /// t_info: the size, and flags.
     #[inline]
     pub const fn info(self) -> u16 {
-        // SAFETY: a valid tuple.
-        unsafe { self.0.as_ref() }.t_info
+        self.get().t_info
     }
 
     /// The tuple's bytes without its alignment.
@@ -78,6 +62,6 @@ impl<'a> IndexTuple<'a> {
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         // SAFETY: the tuple's memory has this size.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.aligned_size()) }
+        unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.aligned_size()) }
     }
 }

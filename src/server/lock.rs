@@ -9,7 +9,12 @@
 
 use std::ffi::c_int;
 
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
+
+use super::call::calls;
+use super::database::database;
+use super::handle::Handle;
+use super::unguarded::guarded;
 
 /// A lock on an object of the current database, or on a shared object.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +41,7 @@ pub enum Until {
 impl ObjectLock {
     /// Creates a lock on an object of this database. `class` is the OID of its catalog or table.
     pub fn new(class: pg_sys::Oid, object: u32, part: u16) -> ObjectLock {
-        // SAFETY: a variable of this process, set when it connects.
-        ObjectLock::within(unsafe { pg_sys::MyDatabaseId }, class, object, part)
+        ObjectLock::within(database(), class, object, part)
     }
 
     /// Creates a lock on a shared object. `class` is the OID of a shared catalog.
@@ -58,15 +62,17 @@ impl ObjectLock {
 
     /// Waits for the lock and takes it. Guarded, and interruptible; a deadlock is an error.
     pub fn take(&self, mode: Mode, until: Until) {
+        self.acquire(mode, until, false);
+    }
+
+    fn acquire(&self, mode: Mode, until: Until, only_if_free: bool) -> pg_sys::LockAcquireResult::Type {
         // SAFETY: a guarded call with a valid tag.
-        unsafe { pg_sys::LockAcquire(&raw const self.0, mode as i32, until == Until::SessionEnd, false) };
+        unsafe { pg_sys::LockAcquire(&raw const self.0, mode as i32, until == Until::SessionEnd, only_if_free) }
     }
 
     /// Takes the lock if that is possible without waiting. Guarded.
     pub fn try_take(&self, mode: Mode, until: Until) -> bool {
-        // SAFETY: a guarded call with a valid tag.
-        let result = unsafe { pg_sys::LockAcquire(&raw const self.0, mode as i32, until == Until::SessionEnd, true) };
-        result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+        self.acquire(mode, until, true) != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }
 
     /// Releases the lock. Guarded.
@@ -106,16 +112,13 @@ impl ObjectLock {
     }
 }
 
-/// Locks a relation to the end of the transaction. Guarded.
-pub fn lock_relation(relation: pg_sys::Oid, lock: u32) {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::LockRelationOid(relation, lock.cast_signed()) }
-}
-
-/// Locks a relation like [`lock_relation`], if the lock is free. Guarded.
-pub fn try_lock_relation(relation: pg_sys::Oid, lock: u32) -> bool {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::ConditionalLockRelationOid(relation, lock.cast_signed()) }
+// SAFETY: an OID that no relation has can be locked, too.
+calls! {
+    /// Locks a relation to the end of the transaction. Guarded.
+    pub fn lock_relation(relation: pg_sys::Oid, lock: u32) = LockRelationOid(relation, (lock.cast_signed()));
+    /// Locks a relation like [`lock_relation`], if the lock is free. Guarded.
+    pub fn try_lock_relation(relation: pg_sys::Oid, lock: u32) -> bool
+        = ConditionalLockRelationOid(relation, (lock.cast_signed()));
 }
 
 /// Releases session-level locks when this process exits, after its transaction is aborted. Must be called before the
@@ -126,15 +129,16 @@ pub fn release_at_exit() {
 }
 
 /// Called when the process exits.
-#[pg_guard]
-extern "C-unwind" fn release_all(_code: c_int, _argument: pg_sys::Datum) {
-    // SAFETY: a guarded call; the process still has an entry, and no transaction.
-    unsafe { pg_sys::LockReleaseAll(pg_sys::DEFAULT_LOCKMETHOD as pg_sys::LOCKMETHODID, true) }
+unsafe extern "C-unwind" fn release_all(_code: c_int, _argument: pg_sys::Datum) {
+    // SAFETY: a plain frame. The process still has an entry, and no transaction.
+    unsafe { guarded(|| pg_sys::LockReleaseAll(pg_sys::DEFAULT_LOCKMETHOD as pg_sys::LOCKMETHODID, true)) }
 }
 
-/// Returns the process entry of `pid`; null without such a process. The entry stays valid memory after the process has
-/// ended. Guarded.
-pub fn process(pid: i32) -> *mut pg_sys::PGPROC {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::BackendPidGetProc(pid) }
+/// A process entry. It stays valid memory after the process has ended.
+pub type Process = Handle<'static, pg_sys::PGPROC>;
+
+// SAFETY: process entries are never freed.
+calls! {
+    /// Returns the process entry of `pid`, if there is such a process. Guarded.
+    pub fn process(pid: i32) -> Option<Process> = BackendPidGetProc(pid);
 }

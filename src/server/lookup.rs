@@ -7,10 +7,11 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
+use super::call::calls;
 use super::node::{Node, NodeList};
 use super::option_value::stored;
 use super::relation::TupleDesc;
-use super::server_text::{copied, from_server};
+use super::server_text::copied;
 
 /// The struct of a catalog's rows.
 ///
@@ -159,20 +160,8 @@ pub fn result_of<'a>(function: pg_sys::Oid) -> (pg_sys::TypeFuncClass::Type, pg_
     // SAFETY: a guarded call, which returns a descriptor or null.
     unsafe {
         let class = pg_sys::get_func_result_type(function, &raw mut type_oid, &raw mut row);
-        (class, type_oid, (!row.is_null()).then(|| TupleDesc::from_raw(row)))
+        (class, type_oid, TupleDesc::or_null(row))
     }
-}
-
-/// A type's name, as messages show it.
-pub fn type_name(type_oid: pg_sys::Oid) -> String {
-    // SAFETY: a guarded call, which returns a string.
-    from_server(unsafe { CStr::from_ptr(pg_sys::format_type_be(type_oid)) })
-}
-
-/// The base type of a domain; for another type, the type itself.
-pub fn base_type(type_oid: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::getBaseType(type_oid) }
 }
 
 /// A type's input function, which may allocate in the current memory context, and its type parameter.
@@ -187,49 +176,52 @@ pub fn input_function(type_oid: pg_sys::Oid) -> (pg_sys::FmgrInfo, pg_sys::Oid) 
     (input, typioparam)
 }
 
-/// A function's name with its argument types, as messages show it.
-pub fn signature_of(function: pg_sys::Oid) -> String {
-    // SAFETY: a guarded call, which returns a string.
-    from_server(unsafe { CStr::from_ptr(pg_sys::format_procedure(function)) })
-}
-
-/// One of TYPTYPE_BASE, …; 0 if the type does not exist.
-pub fn type_kind(type_oid: pg_sys::Oid) -> u8 {
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::get_typtype(type_oid) }.cast_unsigned()
-}
-
-/// The relation with a name in a schema; InvalidOid if it does not exist.
-pub fn relation_named(name: &CStr, schema: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded call with a string.
-    unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) }
-}
-
-pub fn relation_name(relation: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a guarded call, which returns a string or null.
-    unsafe { copied(pg_sys::get_rel_name(relation)) }
-}
-
-/// The schema of a relation; InvalidOid if the relation does not exist.
-pub fn schema_of(relation: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::get_rel_namespace(relation) }
-}
-
-pub fn schema_name(schema: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a guarded call, which returns a string or null.
-    unsafe { copied(pg_sys::get_namespace_name(schema)) }
+// SAFETY: lookups, which find nothing for an unknown OID, or raise an error. They return strings of their own.
+calls! {
+    /// A type's name, as messages show it.
+    pub fn type_name(type_oid: pg_sys::Oid) -> String = format_type_be(type_oid);
+    /// A function's name with its argument types, as messages show it.
+    pub fn signature_of(function: pg_sys::Oid) -> String = format_procedure(function);
+    /// One of TYPTYPE_BASE, …; 0 if the type does not exist.
+    pub fn type_kind(type_oid: pg_sys::Oid) -> u8 = get_typtype(type_oid);
+    /// The type below a domain; otherwise the type itself.
+    pub fn base_type(type_oid: pg_sys::Oid) -> pg_sys::Oid = getBaseType(type_oid);
+    /// The type of an array's elements; InvalidOid if the type is no array.
+    pub fn element_type(type_oid: pg_sys::Oid) -> pg_sys::Oid = get_element_type(type_oid);
+    /// The length of a type's values; -1 if it varies.
+    pub fn type_length(type_oid: pg_sys::Oid) -> i16 = get_typlen(type_oid);
+    /// The type of an attribute; InvalidOid if there is no such attribute.
+    pub fn attribute_type(relation: pg_sys::Oid, number: i16) -> pg_sys::Oid = get_atttype(relation, number);
+    /// The type of a relation's rows.
+    pub fn row_type(relation: pg_sys::Oid) -> pg_sys::Oid = get_rel_type_id(relation);
+    /// The function of an operator.
+    pub fn operator_function(operator: pg_sys::Oid) -> pg_sys::Oid = get_opcode(operator);
+    /// The relation with a name in a schema; InvalidOid if it does not exist.
+    pub fn relation_named(name: &CStr, schema: pg_sys::Oid) -> pg_sys::Oid = get_relname_relid(name, schema);
+    pub fn relation_name(relation: pg_sys::Oid) -> Option<CString> = get_rel_name(relation);
+    fn relation_persistence(relation: pg_sys::Oid) -> u8 = get_rel_persistence(relation);
+    /// The schema of a relation; InvalidOid if the relation does not exist.
+    pub fn schema_of(relation: pg_sys::Oid) -> pg_sys::Oid = get_rel_namespace(relation);
+    pub fn schema_name(schema: pg_sys::Oid) -> Option<CString> = get_namespace_name(schema);
+    fn extension(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_extension_oid(name, missing_ok);
+    /// The extension that an object of a catalog belongs to; InvalidOid if it belongs to none.
+    pub fn extension_of(catalog: pg_sys::Oid, object: pg_sys::Oid) -> pg_sys::Oid = getExtensionOfObject(catalog, object);
+    pub fn function_name(function: pg_sys::Oid) -> Option<CString> = get_func_name(function);
+    /// The schema of a function; InvalidOid if the function does not exist.
+    pub fn function_schema(function: pg_sys::Oid) -> pg_sys::Oid = get_func_namespace(function);
+    /// PROVOLATILE_IMMUTABLE, …; an error if the function does not exist.
+    pub fn volatility(function: pg_sys::Oid) -> u8 = func_volatile(function);
+    /// The time now.
+    pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
 }
 
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::get_rel_persistence(relation) }.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP
+    relation_persistence(relation) == pg_sys::RELPERSISTENCE_TEMP
 }
 
 /// The extension with a name; InvalidOid if it is not installed.
 pub fn extension_named(name: &CStr) -> pg_sys::Oid {
-    // SAFETY: a guarded call with a string.
-    unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) }
+    extension(name, true)
 }
 
 /// The names of a relation's schema and of the relation, if it exists.
@@ -270,17 +262,6 @@ pub fn function_named(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid) -
     }
 }
 
-pub fn function_name(function: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a guarded call, which returns a string or null.
-    unsafe { copied(pg_sys::get_func_name(function)) }
-}
-
-/// The schema of a function; InvalidOid if the function does not exist.
-pub fn function_schema(function: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::get_func_namespace(function) }
-}
-
 /// The types of a function's arguments.
 pub fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
     let (mut types, mut count) = (std::ptr::null_mut(), 0);
@@ -297,10 +278,4 @@ pub fn argument_types(function: pg_sys::Oid) -> Vec<pg_sys::Oid> {
 /// The owner of a relation, if the relation exists.
 pub fn owner_of(relation: pg_sys::Oid) -> Option<pg_sys::Oid> {
     CatalogRow::<pg_sys::FormData_pg_class>::find(relation).map(|row| row.relowner)
-}
-
-/// The time now.
-pub fn now() -> pg_sys::TimestampTz {
-    // SAFETY: a guarded call without arguments.
-    unsafe { pg_sys::GetCurrentTimestamp() }
 }

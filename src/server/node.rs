@@ -24,6 +24,7 @@ use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag};
 
+use super::call::{Passed, Returned, calls};
 use super::column_set::ColumnSet;
 use super::compat::expression_tree_mutator;
 use crate::error::Error;
@@ -123,23 +124,15 @@ impl<'a, T> Node<'a, T> {
         unsafe { pg_sys::equal(self.as_ptr().cast(), other.as_ptr().cast()) }
     }
 
-    /// Returns the type of an expression's value. Guarded; raises an error for other nodes.
-    pub fn type_oid(self) -> pg_sys::Oid {
-        // SAFETY: a guarded call, which looks at the tag.
-        unsafe { pg_sys::exprType(self.node().as_ptr()) }
-    }
-
-    /// Returns the type modifier of an expression's value; -1 if it has none. Guarded.
-    pub fn typmod(self) -> i32 {
-        // SAFETY: a guarded call, which looks at the tag.
-        unsafe { pg_sys::exprTypmod(self.node().as_ptr()) }
-    }
-
-    /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
-    /// (`pull_var_clause`). Guarded.
-    pub fn variables(self, include: u32) -> NodeList<'a> {
-        // SAFETY: a guarded call, which returns a list of nodes of this tree.
-        unsafe { NodeList::from_raw(pg_sys::pull_var_clause(self.node().as_ptr(), include.cast_signed())) }
+    // SAFETY: the functions look at the tags of the nodes. The list has nodes of this tree.
+    calls! {
+        /// Returns the type of an expression's value. Guarded; raises an error for other nodes.
+        pub fn type_oid(self) -> pg_sys::Oid = exprType((self.node()));
+        /// Returns the type modifier of an expression's value; -1 if it has none. Guarded.
+        pub fn typmod(self) -> i32 = exprTypmod((self.node()));
+        /// Returns the columns of the query that an expression uses, and the nodes of the kinds that `include` names
+        /// (`pull_var_clause`). Guarded.
+        pub fn variables(self, include: u32) -> NodeList<'a> = pull_var_clause((self.node()), (include.cast_signed()));
     }
 
     /// Returns the numbers of the attributes that an expression uses of a relation of the range table (`pull_varattnos`).
@@ -246,6 +239,14 @@ impl<'a> Node<'a, pg_sys::String> {
     }
 }
 
+impl<T> Passed for Node<'_, T> {
+    type Raw = *mut T;
+
+    fn raw(self) -> *mut T {
+        self.as_ptr()
+    }
+}
+
 /// A list of nodes, of which it returns those of type `T`. An empty list is null.
 #[derive(Debug)]
 #[repr(transparent)]
@@ -289,29 +290,39 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         unsafe { self.0.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
     }
 
-    /// The cell with this index, if the list has this tag.
-    fn cell(self, tag: NodeTag, index: usize) -> Option<pg_sys::ListCell> {
-        // SAFETY: a valid list has as many cells as it says.
-        unsafe { (index < self.len() && (*self.0).type_ == tag).then(|| *(*self.0).elements.add(index)) }
+    /// The element with this index; None for null, and if the list is longer or of another kind.
+    #[inline]
+    fn element(self, index: usize) -> Option<Element<'a>> {
+        if index >= self.len() {
+            return None;
+        }
+        // SAFETY: a valid list has as many cells as it says. Its tag says what they are: nodes or null, integers, or OIDs.
+        unsafe {
+            let cell = *(*self.0).elements.add(index);
+            match (*self.0).type_ {
+                NodeTag::T_List => Node::from_raw(cell.ptr_value.cast()).map(Element::Node),
+                NodeTag::T_IntList => Some(Element::Int(cell.int_value)),
+                NodeTag::T_OidList => Some(Element::Oid(cell.oid_value)),
+                _ => None,
+            }
+        }
     }
 
     /// Returns the element with this index, from 0. None beyond the end, for null, and for a node that is no `T`.
     pub fn get(self, index: usize) -> Option<Node<'a, T>> {
-        let cell = self.cell(NodeTag::T_List, index)?;
-        // SAFETY: a cell of a list with this tag is a node or null.
-        unsafe { Node::<pg_sys::Node>::from_raw(cell.ptr_value.cast()) }?.as_a()
+        if let Element::Node(node) = self.element(index)? { node.as_a() } else { None }
     }
 
     /// The numbers of a list of integers.
     pub fn ints(self) -> impl Iterator<Item = i32> {
-        // SAFETY: a cell of a list with this tag is an integer.
-        (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_IntList, index)?.int_value }))
+        let number = move |index| if let Element::Int(number) = self.element(index)? { Some(number) } else { None };
+        (0..self.len()).filter_map(number)
     }
 
     /// The OIDs of a list of OIDs.
     pub fn oids(self) -> impl Iterator<Item = pg_sys::Oid> {
-        // SAFETY: a cell of a list with this tag is an OID.
-        (0..self.len()).filter_map(move |index| Some(unsafe { self.cell(NodeTag::T_OidList, index)?.oid_value }))
+        let oid = move |index| if let Element::Oid(oid) = self.element(index)? { Some(oid) } else { None };
+        (0..self.len()).filter_map(oid)
     }
 
     pub fn first(self) -> Option<Node<'a, T>> {
@@ -334,9 +345,7 @@ impl<'a, T: Tagged> NodeList<'a, T> {
 
     /// A new list of all elements of both, which have the same kind. Guarded.
     pub fn concat<U: Tagged>(self, other: NodeList<'a, U>) -> NodeList<'a, T> {
-        // SAFETY: valid lists, or null.
-        let (kind, others) = unsafe { (self.0.as_ref(), other.as_ptr().as_ref()) };
-        if kind.zip(others).is_some_and(|(one, other)| one.type_ != other.type_) {
+        if self.node().zip(other.node()).is_some_and(|(one, other)| one.tag() != other.tag()) {
             Error::new(Code::ERRCODE_INTERNAL_ERROR, "lists of different kinds").raise();
         }
         // SAFETY: a guarded call on two lists of one kind.
@@ -351,6 +360,39 @@ impl<'a, T: Tagged> NodeList<'a, T> {
     /// The list that `change` makes of this one, unless it is empty.
     pub fn map(self, change: impl FnOnce(Node<'a>) -> Node<'a>) -> NodeList<'a, T> {
         self.node().map(change).map_or(NodeList::EMPTY, Node::list)
+    }
+}
+
+/// An element of a list.
+enum Element<'a> {
+    Node(Node<'a>),
+    Int(i32),
+    Oid(pg_sys::Oid),
+}
+
+impl<T: Tagged> Passed for NodeList<'_, T> {
+    type Raw = *mut pg_sys::List;
+
+    fn raw(self) -> *mut pg_sys::List {
+        self.0
+    }
+}
+
+/// A list of nodes, or null.
+impl<T: Tagged> Returned for NodeList<'_, T> {
+    type Raw = *mut pg_sys::List;
+
+    unsafe fn of(raw: *mut pg_sys::List) -> Self {
+        NodeList(raw, PhantomData)
+    }
+}
+
+/// The OIDs of a list, or of null.
+impl Returned for Vec<pg_sys::Oid> {
+    type Raw = *mut pg_sys::List;
+
+    unsafe fn of(raw: *mut pg_sys::List) -> Self {
+        NodeList::<pg_sys::Node>(raw, PhantomData).oids().collect()
     }
 }
 
@@ -450,6 +492,7 @@ nodes! {
     Param = T_Param {}
     FuncExpr = T_FuncExpr { args: many Node }
     RowExpr = T_RowExpr { args: many Node }
+    RowCompareExpr = T_RowCompareExpr { families(opfamilies): many Node }
     NullTest = T_NullTest {}
     CaseTestExpr = T_CaseTestExpr {}
     NextValueExpr = T_NextValueExpr {}

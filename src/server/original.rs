@@ -11,7 +11,8 @@ use std::ffi::{CStr, c_char};
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::attempt::attempt;
-use super::unguarded::{self, Opaque, guarded};
+use super::memory_context::MemoryContext;
+use super::unguarded::{self, Opaque, guarded, in_context};
 
 /// Copy of the latest error.
 #[derive(Debug)]
@@ -45,32 +46,17 @@ fn pushed() -> impl Iterator<Item = *mut Original> {
 impl Original {
     /// Creates it. Copies are allocated in the current memory context.
     pub fn new() -> Original {
-        // SAFETY: reads a variable of this backend.
-        let memory = unsafe { pg_sys::CurrentMemoryContext };
+        let memory = MemoryContext::current().as_ptr();
         Original { error: std::ptr::null_mut(), copy: std::ptr::null_mut(), inside: 0, memory }
     }
 
-    /// Starts to copy errors.
+    /// Runs code, and copies its errors.
     ///
     /// # Safety
-    /// A plain frame; both arguments outlive the push.
-    pub unsafe fn push(this: *mut Original, callback: *mut pg_sys::ErrorContextCallback) {
-        // SAFETY: this function's contract covers both arguments.
-        unsafe {
-            (*callback).previous = pg_sys::error_context_stack;
-            (*callback).callback = Some(remember);
-            (*callback).arg = this.cast();
-            pg_sys::error_context_stack = callback;
-        }
-    }
-
-    /// Stops copying errors.
-    ///
-    /// # Safety
-    /// The callback of the latest push.
-    pub unsafe fn pop(callback: *mut pg_sys::ErrorContextCallback) {
-        // SAFETY: the callback was pushed, and is valid.
-        unsafe { pg_sys::error_context_stack = (*callback).previous };
+    /// A plain frame, as that of the code; nothing else uses the value meanwhile.
+    pub unsafe fn watch<T>(this: *mut Original, code: impl FnOnce() -> T) -> T {
+        // SAFETY: the frame is plain, and the value outlives the call.
+        unsafe { in_context(remember, this.cast(), code) }
     }
 
     /// Restores the fields that an error has lost since it was raised, and drops the copy. Returns true for an error of
@@ -169,7 +155,7 @@ pub fn forget() {
 /// # Safety
 /// A NUL-terminated string, or null.
 pub unsafe fn text<'a>(string: *const c_char) -> &'a [u8] {
-    // SAFETY: this function's contract covers the argument.
+    // SAFETY: NUL-terminated, since it is not null.
     if string.is_null() { &[] } else { unsafe { CStr::from_ptr(string) }.to_bytes() }
 }
 
@@ -208,11 +194,8 @@ pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
     // SAFETY: the caller's frame is plain; the original is pushed while the step runs, and stays until then.
     unsafe {
         let mut original = Original::new();
-        let mut context = pg_sys::ErrorContextCallback::default();
-        Original::push(&raw mut original, &raw mut context);
         let mut done = None;
-        let error = attempt(|| done = Some(guarded(step)));
-        Original::pop(&raw mut context);
+        let error = Original::watch(&raw mut original, || attempt(|| done = Some(guarded(step))));
         done.ok_or(Caught { error, original })
     }
 }

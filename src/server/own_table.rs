@@ -15,7 +15,7 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
-use super::lookup::relation_named;
+use super::lookup::{extension_named, extension_of, relation_named};
 use super::relation::{OpenRelation, TupleDesc};
 use super::result_relation::new_result_relation;
 use super::sql_value::SqlValue;
@@ -49,11 +49,7 @@ pub struct Row<'a> {
 
 /// Whether a table belongs to the extension, so that only its scripts create it. Guarded.
 fn is_made(oid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        let extension = pg_sys::get_extension_oid(c"pg_bulk".as_ptr(), true);
-        oid != pg_sys::InvalidOid && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid) == extension
-    }
+    oid != pg_sys::InvalidOid && extension_of(pg_sys::RelationRelationId, oid) == extension_named(c"pg_bulk")
 }
 
 impl Row<'_> {
@@ -222,17 +218,9 @@ impl OwnTable {
         Ok(())
     }
 
-    /// Visits each row. Guarded.
-    pub fn for_each(&self, mut visit: impl FnMut(Row)) {
-        self.scan(pg_sys::InvalidOid, None, |row| {
-            visit(row);
-            true
-        });
-    }
-
-    /// Visits each row whose first column, a bigint, has this value. Guarded.
-    pub fn for_each_of(&self, first: i64, mut visit: impl FnMut(Row)) {
-        self.scan(self.first_index(), Some(first), |row| {
+    /// Visits each row, or those whose first column, a bigint, has a value. Guarded.
+    pub fn for_each(&self, first: Option<i64>, mut visit: impl FnMut(Row)) {
+        self.scan(first, |row| {
             visit(row);
             true
         });
@@ -240,7 +228,8 @@ impl OwnTable {
 
     /// Visits rows until `visit` returns false: all rows, or those whose first column, a bigint, has a value. Can use
     /// an index on that column. Guarded.
-    fn scan(&self, index: pg_sys::Oid, first: Option<i64>, mut visit: impl FnMut(Row) -> bool) {
+    fn scan(&self, first: Option<i64>, mut visit: impl FnMut(Row) -> bool) {
+        let index = if first.is_some() { self.first_index() } else { pg_sys::InvalidOid };
         // SAFETY: guarded calls on an open relation; the arrays are as long as its descriptor. SnapshotSelfData is a
         // static of the server. The key has the first column's type.
         unsafe {
@@ -281,8 +270,7 @@ impl OwnTable {
         mut which: impl FnMut(Row) -> bool,
     ) -> Vec<pg_sys::ItemPointerData> {
         let mut rows = Vec::new();
-        let index = if first.is_some() { self.first_index() } else { pg_sys::InvalidOid };
-        self.scan(index, first, |row| {
+        self.scan(first, |row| {
             if rows.len() < most && which(row) {
                 rows.push(row.tid());
             }
@@ -297,13 +285,11 @@ impl OwnTable {
         let fits = |&oid: &pg_sys::Oid| {
             let index = OpenRelation::open(oid, pg_sys::AccessShareLock);
             let index = index.get();
-            // SAFETY: a guarded call on an open index.
-            let is_partial = || unsafe { !pg_sys::RelationGetIndexPredicate(index.as_ptr()).is_null() };
             index.access_method() == pg_sys::BTREE_AM_OID
                 && index.index().is_some_and(|form| form.is_valid)
                 && index.descriptor().len() == 1
                 && index.key_columns() == [1]
-                && !is_partial()
+                && !index.is_partial()
         };
         self.relation.get().indexes().into_iter().find(fits).unwrap_or(pg_sys::InvalidOid)
     }

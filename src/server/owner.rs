@@ -16,59 +16,46 @@ use super::attempt::attempt;
 use super::compat;
 use super::plain_code::build_is_plain;
 use super::relation::Relation;
+use super::role::has_privileges_of;
+use super::session_state::SessionState;
 use super::unguarded::{self as c, Opaque};
 
-const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
+const RESTRICTED: u32 = pg_sys::SECURITY_RESTRICTED_OPERATION;
 
 /// Whether the code of an index may run as its owner, for the current user. The table has the same owner. Guarded.
 pub fn may_run(index: Relation<'_>) -> bool {
-    // SAFETY: guarded calls.
-    let has_rights = unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), index.owner()) };
-    has_rights || build_is_plain(index)
+    has_privileges_of(index.owner()) || build_is_plain(index)
 }
 
 /// Runs `work` with a search path that is safe for code of a table's owner. The callee changes the user. After an
 /// error, the end of the (sub)transaction restores the search path. Guarded.
 pub fn along_safe_path<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
-    with_safe_path(user_of_session().0, table.owner(), work)
-}
-
-/// Runs `work` as the owner of a table. The user is restored when `work` returns, or when an error unwinds it, because
-/// the transaction may end much later. Settings of `work` end with it, or after an error with the transaction. Guarded.
-pub fn as_owner<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
-    struct Restored(pg_sys::Oid, i32);
-    impl Drop for Restored {
-        fn drop(&mut self) {
-            // SAFETY: sets two variables of this process, and raises nothing.
-            unsafe { c::SetUserIdAndSecContext(self.0, self.1) }
-        }
-    }
-    let (user, context) = user_of_session();
-    let restored = Restored(user, context);
-    // SAFETY: sets two variables of this process, and raises nothing.
-    unsafe { c::SetUserIdAndSecContext(table.owner(), context | RESTRICTED) };
-    let done = with_safe_path(user, table.owner(), work);
-    drop(restored);
+    let state = SessionState::note();
+    restrict_path(state, table);
+    let done = work();
+    state.restore();
     done
 }
 
-/// The current user, and the flags of its security context. Raises nothing.
-pub fn user_of_session() -> (pg_sys::Oid, i32) {
-    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: reads two variables of this process, and raises nothing.
-    unsafe { c::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
-    (user, context)
+/// Runs `work` as the owner of a table. The user and the settings are restored when `work` returns, or when an error
+/// unwinds it, because the transaction may end much later. Guarded.
+pub fn as_owner<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
+    struct Restored(SessionState);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            self.0.restore();
+        }
+    }
+    let state = Restored(SessionState::note());
+    state.0.switch_to(table.owner(), RESTRICTED);
+    restrict_path(state.0, table);
+    work()
 }
 
-fn with_safe_path<T>(user: pg_sys::Oid, owner: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
-    // SAFETY: guarded calls; the closure owns nothing. The nest level is this function's own.
-    unsafe {
-        let level = pg_sys::NewGUCNestLevel();
-        c::guard(|| compat::restrict_search_path(user, owner));
-        let done = work();
-        pg_sys::AtEOXact_GUC(false, level);
-        done
-    }
+fn restrict_path(state: SessionState, table: Relation<'_>) {
+    let owner = table.owner();
+    // SAFETY: a guarded call, whose closure owns nothing; the state has begun a nest level.
+    unsafe { c::guard(|| compat::restrict_search_path(state.user, owner)) };
 }
 
 /// Runs `body(argument)` like [`as_owner`], in a plain frame, so that its error keeps all fields.
@@ -76,19 +63,13 @@ fn with_safe_path<T>(user: pg_sys::Oid, owner: pg_sys::Oid, work: impl FnOnce() 
 /// # Safety
 /// A plain frame, as the body is.
 pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
-    // SAFETY: a plain frame. Settings of the body end with its nest level, or after
-    // an error with the transaction.
+    // SAFETY: a plain frame; the state has begun a nest level.
     unsafe {
-        let (user, context) = user_of_session();
-        let owner = table.owner();
-        c::SetUserIdAndSecContext(owner, context | RESTRICTED);
-        let level = c::NewGUCNestLevel();
-        compat::restrict_search_path(user, owner);
+        let (state, owner) = (SessionState::note(), table.owner());
+        state.switch_to(owner, RESTRICTED);
+        compat::restrict_search_path(state.user, owner);
         let error = attempt(|| body(argument));
-        if error.is_null() {
-            c::AtEOXact_GUC(false, level);
-        }
-        c::SetUserIdAndSecContext(user, context);
+        state.restore();
         if !error.is_null() {
             c::ReThrowError(error);
         }

@@ -11,10 +11,10 @@
 //! that is not known to be plain counts as not plain. Expressions are read from the catalog: those of the relation
 //! cache have been planned, and planning may have run functions.
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use super::index_functions;
-use super::lookup::CatalogRow;
+use super::lookup::{CatalogRow, attribute_type, base_type, element_type, operator_function, type_kind, volatility};
 use super::node::Node;
 use super::relation::{IndexForm, OpenRelation, Relation};
 
@@ -46,11 +46,9 @@ pub fn build_is_plain(index: Relation<'_>) -> bool {
 
 /// Are the expressions of a table's extended statistics plain? The table is locked. Guarded.
 fn statistics_are_plain(table: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded call on an open table; the list is this function's own.
-    let list = unsafe {
-        PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetStatExtList(OpenRelation::locked(table).get().as_ptr()))
-    };
-    list.iter_oid()
+    let statistics = OpenRelation::locked(table).get().statistics();
+    statistics
+        .into_iter()
         .filter_map(CatalogRow::<pg_sys::FormData_pg_statistic_ext>::find)
         .all(|row| row.expressions().is_none_or(expression_is_plain))
 }
@@ -59,10 +57,7 @@ fn statistics_are_plain(table: pg_sys::Oid) -> bool {
 fn index_is_plain(index: Relation<'_>) -> bool {
     let Some(IndexForm { table, .. }) = index.index() else { return false };
     // The check of the expressions covers their types.
-    let column_is_plain = |attnum: i16| {
-        // SAFETY: guarded catalog lookups.
-        attnum == 0 || type_is_plain(unsafe { pg_sys::getBaseType(pg_sys::get_atttype(table, attnum)) })
-    };
+    let column_is_plain = |attnum: i16| attnum == 0 || type_is_plain(base_type(attribute_type(table, attnum)));
     index.key_columns().into_iter().all(column_is_plain)
         && index_functions::all(index, function_is_plain)
         && CatalogRow::<pg_sys::FormData_pg_index>::find(index.oid())
@@ -79,10 +74,8 @@ pub fn table_is_plain(table: Relation<'_>) -> bool {
 /// Is an expression, or a list of them, plain: does it call only plain functions, and make only values of plain types?
 /// Guarded.
 fn expression_is_plain(expression: Node<'_>) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    let only_computes = |function| unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
     let is_other = |function: pg_sys::Oid| {
-        !function_is_plain(function) || !(HARMLESS.contains(&function.to_u32()) || only_computes(function))
+        !function_is_plain(function) || !(HARMLESS.contains(&function.to_u32()) || volatility(function) == IMMUTABLE)
     };
     !expression.any(|node| !makes_plain(node) || node.calls(is_other))
 }
@@ -99,29 +92,23 @@ fn function_is_plain(function: pg_sys::Oid) -> bool {
 /// Are values of a type made and compared by plain functions only? Domains, and types composed of other types, may call
 /// functions of their definitions. Guarded.
 fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        let element = pg_sys::get_element_type(type_oid);
-        if element != pg_sys::InvalidOid {
-            return type_is_plain(element) && is_compared_plainly(element);
-        }
-        let kind = pg_sys::get_typtype(type_oid).cast_unsigned();
-        // The functions of a base type are in C.
-        is_built_in(type_oid) || kind == pg_sys::TYPTYPE_ENUM || kind == pg_sys::TYPTYPE_BASE
+    let element = element_type(type_oid);
+    if element != pg_sys::InvalidOid {
+        return type_is_plain(element) && is_compared_plainly(element);
     }
+    // The functions of a base type are in C.
+    is_built_in(type_oid) || matches!(type_kind(type_oid), pg_sys::TYPTYPE_ENUM | pg_sys::TYPTYPE_BASE)
 }
 
 /// Are the functions plain with which the type cache compares and hashes values? They need not be the type's own.
 fn is_compared_plainly(type_oid: pg_sys::Oid) -> bool {
     const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC | pg_sys::TYPECACHE_HASH_PROC;
-    // SAFETY: guarded catalog lookups; an entry of the type cache stays.
-    unsafe {
-        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
-        let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
-        [equals, entry.cmp_proc, entry.hash_proc]
-            .into_iter()
-            .all(|function| function == pg_sys::InvalidOid || function_is_plain(function))
-    }
+    // SAFETY: a guarded catalog lookup; an entry of the type cache stays.
+    let entry = unsafe { *pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed()) };
+    let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { operator_function(entry.eq_opr) };
+    [equals, entry.cmp_proc, entry.hash_proc]
+        .into_iter()
+        .all(|function| function == pg_sys::InvalidOid || function_is_plain(function))
 }
 
 /// Was the object created by initdb? Such objects can be neither dropped nor created later.
@@ -135,8 +122,7 @@ fn makes_plain(node: Node<'_>) -> bool {
     match node.tag() {
         T_List | T_CaseWhen => true,
         // The value of a column exists already; for a domain, its base type counts.
-        // SAFETY: a guarded catalog lookup.
-        T_Var => type_is_plain(unsafe { pg_sys::getBaseType(node.type_oid()) }),
+        T_Var => type_is_plain(base_type(node.type_oid())),
         // GREATEST and LEAST compare with the function of the type cache.
         T_MinMaxExpr => type_is_plain(node.type_oid()) && is_compared_plainly(node.type_oid()),
         T_Const | T_FuncExpr | T_OpExpr | T_DistinctExpr | T_NullIfExpr | T_ScalarArrayOpExpr | T_BoolExpr
@@ -144,11 +130,9 @@ fn makes_plain(node: Node<'_>) -> bool {
         | T_CoalesceExpr | T_NullTest | T_BooleanTest | T_CollateExpr | T_FieldSelect | T_SubscriptingRef
         | T_SQLValueFunction => type_is_plain(node.type_oid()),
         // A row comparison calls the functions of the operator families, not the operators.
-        // SAFETY: such a node has a list of OIDs.
-        T_RowCompareExpr => unsafe {
-            let families = (*node.as_ptr().cast::<pg_sys::RowCompareExpr>()).opfamilies;
-            PgList::<pg_sys::Oid>::from_pg(families).iter_oid().all(is_built_in)
-        },
+        T_RowCompareExpr => {
+            node.as_a::<pg_sys::RowCompareExpr>().is_some_and(|row| row.families().oids().all(is_built_in))
+        }
         _ => false,
     }
 }

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use super::call::calls;
 use super::compat;
 pub use super::compat::Estimate;
 use super::node::{Node, NodeList};
@@ -11,6 +12,15 @@ pub type Planner<'a> = Node<'a, pg_sys::PlannerInfo>;
 
 /// The planner's data about a relation.
 pub type PlannedRelation<'a> = Node<'a, pg_sys::RelOptInfo>;
+
+/// The processes that run a scan.
+#[derive(Debug, Clone, Copy)]
+pub enum Processes {
+    /// One process. `is_safe`: it may be a worker.
+    One { is_safe: bool },
+    /// This many workers, and the leader.
+    Workers(i32),
+}
 
 /// The order of a path's rows: pathkeys of the current planning, or none.
 #[derive(Debug, Clone, Copy)]
@@ -26,10 +36,7 @@ impl<'a> PathOrder<'a> {
         pathkeys: Vec<Node<'a, pg_sys::PathKey>>,
     ) -> (PathOrder<'a>, usize) {
         let pathkeys: NodeList<'a, pg_sys::PathKey> = pathkeys.into_iter().collect();
-        // SAFETY: a guarded call, which returns a list of the first pathkeys, or null.
-        let useful = unsafe {
-            NodeList::from_raw(pg_sys::truncate_useless_pathkeys(root.as_ptr(), rel.as_ptr(), pathkeys.as_ptr()))
-        };
+        let useful = root.useful(rel, pathkeys);
         (PathOrder(useful), useful.len())
     }
 }
@@ -42,6 +49,14 @@ impl<'a> Planner<'a> {
         let index = usize::try_from(index).ok().filter(|&index| index < size)?;
         // SAFETY: the array has an element for each relation, which may be null.
         unsafe { Node::from_raw(*root.simple_rte_array.add(index)) }
+    }
+
+    // SAFETY: the planner's data and a list of its pathkeys, of which the first function returns some.
+    calls! {
+        fn useful(self, rel: PlannedRelation<'a>, keys: NodeList<'a, pg_sys::PathKey>) -> NodeList<'a, pg_sys::PathKey>
+            = truncate_useless_pathkeys(self, rel, keys);
+        /// Invalidates the plan when the function is replaced. Guarded.
+        pub fn depend(self, function: pg_sys::Oid) = record_plan_function_dependency(self, function);
     }
 
     /// Whether the query reads only this relation. Guarded.
@@ -82,12 +97,6 @@ impl<'a> Planner<'a> {
         unsafe { pg_sys::add_function_cost(self.as_ptr(), function, std::ptr::null_mut(), &raw mut cost) };
         cost.per_tuple
     }
-
-    /// Invalidates the plan when the function is replaced. Guarded.
-    pub fn depend(self, function: pg_sys::Oid) {
-        // SAFETY: a guarded call.
-        unsafe { pg_sys::record_plan_function_dependency(self.as_ptr(), function) };
-    }
 }
 
 impl<'a> PlannedRelation<'a> {
@@ -125,68 +134,48 @@ impl<'a> PlannedRelation<'a> {
         }
     }
 
-    /// Adds a path for a scan by one process. `is_safe`: a worker may run all of it. Guarded.
+    /// Adds a path for a scan. Guarded.
     ///
     /// # Safety
     /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, is_safe: bool) {
-        // SAFETY: guarded calls on a path that was just made.
-        unsafe {
-            let path = compat::create_foreignscan_path(root, self, cost);
-            (*path).path.parallel_safe &= is_safe;
-            (*path).path.pathkeys = order.0.as_ptr();
-            pg_sys::add_path(self.as_ptr(), path.cast());
-        }
-    }
-
-    /// Adds a path for a scan by several processes. Guarded.
-    ///
-    /// # Safety
-    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_parallel_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, workers: i32) {
-        // SAFETY: as in `add_scan`.
+    pub unsafe fn add_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, by: Processes) {
+        // SAFETY: a path that was just made; nothing uses the paths of the relation.
         unsafe {
             let path = compat::create_foreignscan_path(root, self, cost);
             (*path).path.pathkeys = order.0.as_ptr();
-            (*path).path.parallel_aware = true;
-            (*path).path.parallel_workers = workers;
-            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+            self.add(path, by);
         }
     }
 
-    /// Adds a path that returns this upper relation from a scan of `input` by one process. Guarded.
+    /// Adds a path that returns this upper relation from a scan: all of it, or with workers a part of it. Guarded.
     ///
     /// # Safety
     /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_upper(
-        self,
-        root: Planner<'a>,
-        cost: Estimate,
-        private: NodeList<'a>,
-        input: PlannedRelation<'_>,
-    ) {
+    pub unsafe fn add_upper(self, root: Planner<'a>, cost: Estimate, private: NodeList<'a>, by: Processes) {
         // SAFETY: as in `add_scan`.
         unsafe {
             let path = compat::create_foreign_upper_path(root, self, cost);
             (*path).fdw_private = private.as_ptr();
-            // As the scan that core would aggregate.
-            (*path).path.parallel_safe &= input.cheapest().is_some_and(|path| path.parallel_safe);
-            pg_sys::add_path(self.as_ptr(), path.cast());
+            self.add(path, by);
         }
     }
 
-    /// Adds a path that returns this upper relation in part, from a scan by several processes. Guarded.
-    ///
     /// # Safety
-    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_partial_upper(self, root: Planner<'a>, cost: Estimate, private: NodeList<'a>, workers: i32) {
-        // SAFETY: as in `add_scan`.
+    /// As [`PlannedRelation::add_scan`]; a path that was just made.
+    unsafe fn add(self, path: *mut pg_sys::ForeignPath, by: Processes) {
+        // SAFETY: a guarded call with a new path.
         unsafe {
-            let path = compat::create_foreign_upper_path(root, self, cost);
-            (*path).fdw_private = private.as_ptr();
-            (*path).path.parallel_aware = true;
-            (*path).path.parallel_workers = workers;
-            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+            match by {
+                Processes::One { is_safe } => {
+                    (*path).path.parallel_safe &= is_safe;
+                    pg_sys::add_path(self.as_ptr(), path.cast());
+                }
+                Processes::Workers(workers) => {
+                    (*path).path.parallel_aware = true;
+                    (*path).path.parallel_workers = workers;
+                    pg_sys::add_partial_path(self.as_ptr(), path.cast());
+                }
+            }
         }
     }
 }

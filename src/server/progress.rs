@@ -22,6 +22,7 @@
 
 use pgrx::pg_sys;
 
+use super::call::calls;
 use super::compat;
 
 const PHASE: u32 = 7;
@@ -146,8 +147,7 @@ impl Progress {
         let free = is_free();
         if free {
             let copy = pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY;
-            // SAFETY: a guarded call with valid arguments.
-            unsafe { pg_sys::pgstat_progress_start_command(copy, self.relid) }
+            start_command(copy, self.relid);
         }
         free
     }
@@ -155,11 +155,16 @@ impl Progress {
     /// Release the slot. Guarded.
     pub fn end(&mut self) {
         if self.wanted && self.is_ours() {
-            // SAFETY: a guarded call.
-            unsafe { pg_sys::pgstat_progress_end_command() }
+            end_command();
         }
         self.wanted = false;
     }
+}
+
+// SAFETY: this backend's entry, whose first parameters are cleared; any OID is shown.
+calls! {
+    fn start_command(kind: pg_sys::ProgressCommandType::Type, relid: pg_sys::Oid) = pgstat_progress_start_command(kind, relid);
+    fn end_command() = pgstat_progress_end_command();
 }
 
 fn is_free() -> bool {

@@ -13,52 +13,30 @@
 //! All accessors read memory, except those whose comment says that they are guarded. So plain frames may use them.
 
 use std::ffi::{CStr, CString};
-use std::marker::PhantomData;
-use std::ptr::NonNull;
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
-use super::compat::{attribute, has_generated, is_virtual};
+use super::call::calls;
+use super::compat::{attributes, has_generated, is_virtual};
+use super::handle::Handle;
 use super::node::{Node, NodeList};
 use super::server_text::from_server;
 use super::unguarded as c;
 
 const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
-/// A relation that is open as long as `'a`. Equal handles are of one relation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Relation<'a>(NonNull<pg_sys::RelationData>, PhantomData<&'a pg_sys::RelationData>);
+/// A relation that is open and locked as long as `'a`. Equal handles are of one relation.
+pub type Relation<'a> = Handle<'a, pg_sys::RelationData>;
 
 impl<'a> Relation<'a> {
-    /// # Safety
-    /// The relation is not null. It stays open and locked as long as this handle, its copies and what they lend are used.
-    #[inline]
-    pub const unsafe fn from_raw(relation: pg_sys::Relation) -> Relation<'a> {
-        // SAFETY: an open relation is not null.
-        Relation(unsafe { NonNull::new_unchecked(relation) }, PhantomData)
-    }
-
-    /// Returns the pointer for functions of the server.
-    #[inline]
-    pub const fn as_ptr(self) -> pg_sys::Relation {
-        self.0.as_ptr()
-    }
-
-    /// The entry of the relation cache. No reference to it outlives an accessor.
-    const fn entry(&self) -> &pg_sys::RelationData {
-        // SAFETY: the relation is open.
-        unsafe { self.0.as_ref() }
-    }
-
     /// The relation's row of pg_class. No reference to it outlives an accessor.
     const fn form(&self) -> &pg_sys::FormData_pg_class {
         // SAFETY: an open relation has this row.
-        unsafe { &*self.entry().rd_rel }
+        unsafe { &*self.get().rd_rel }
     }
 
     pub const fn oid(self) -> pg_sys::Oid {
-        self.entry().rd_id
+        self.get().rd_id
     }
 
     /// One of RELKIND_RELATION, …
@@ -81,12 +59,12 @@ impl<'a> Relation<'a> {
 
     /// Whether it is a temporary relation of this session.
     pub const fn is_own_temporary(self) -> bool {
-        self.entry().rd_islocaltemp
+        self.get().rd_islocaltemp
     }
 
     /// Whether the relation is a temporary one of another session.
     pub const fn is_other_temporary(self) -> bool {
-        self.persistence() == pg_sys::RELPERSISTENCE_TEMP && !self.entry().rd_islocaltemp
+        self.persistence() == pg_sys::RELPERSISTENCE_TEMP && !self.get().rd_islocaltemp
     }
 
     pub const fn owner(self) -> pg_sys::Oid {
@@ -117,7 +95,7 @@ impl<'a> Relation<'a> {
 
     /// The references that this process holds, without that of the server for its own catalogs.
     pub fn references(self) -> i32 {
-        self.entry().rd_refcnt - i32::from(self.entry().rd_isnailed)
+        self.get().rd_refcnt - i32::from(self.get().rd_isnailed)
     }
 
     /// Whether the number of rows has been estimated.
@@ -131,8 +109,7 @@ impl<'a> Relation<'a> {
 
     /// Returns the name, in the server's encoding.
     pub fn name(self) -> CString {
-        // SAFETY: a name is NUL-terminated.
-        unsafe { CStr::from_ptr(self.form().relname.data.as_ptr()) }.to_owned()
+        text_of(&self.form().relname).to_owned()
     }
 
     /// Returns the name as text. Guarded.
@@ -142,28 +119,34 @@ impl<'a> Relation<'a> {
 
     pub fn descriptor(self) -> TupleDesc<'a> {
         // SAFETY: an open relation has a descriptor, which is valid as long as the relation is open.
-        unsafe { TupleDesc::from_raw(self.entry().rd_att) }
+        unsafe { TupleDesc::from_raw(self.get().rd_att) }
     }
 
-    /// Returns the OIDs of the indexes. Guarded.
-    pub fn indexes(self) -> Vec<pg_sys::Oid> {
-        // SAFETY: a guarded call on an open relation returns a list of OIDs, which this function owns.
-        unsafe { PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(self.as_ptr())).iter_oid().collect() }
+    // SAFETY: the relation is open. The lists are copies in the current memory context.
+    calls! {
+        /// Returns the OIDs of the indexes. Guarded.
+        pub fn indexes(self) -> Vec<pg_sys::Oid> = RelationGetIndexList(self);
+        /// Returns the OIDs of the extended statistics. Guarded.
+        pub fn statistics(self) -> Vec<pg_sys::Oid> = RelationGetStatExtList(self);
+        /// Returns copies of an index's expressions. Guarded.
+        fn index_expressions(self) -> NodeList<'a> = RelationGetIndexExpressions(self);
+        /// Returns a copy of an index's predicate. Guarded.
+        fn index_predicate(self) -> NodeList<'a> = RelationGetIndexPredicate(self);
+        fn pages_of(self, fork: pg_sys::ForkNumber::Type) -> u32 = RelationGetNumberOfBlocksInFork(self, fork);
     }
 
     /// The number of pages of the main fork. Guarded.
     pub fn pages(self) -> u32 {
-        // SAFETY: a guarded call on an open relation.
-        unsafe { pg_sys::RelationGetNumberOfBlocksInFork(self.as_ptr(), pg_sys::ForkNumber::MAIN_FORKNUM) }
+        self.pages_of(pg_sys::ForkNumber::MAIN_FORKNUM)
     }
 
     /// Returns the OIDs of the relation and of all its descendants, each of which gets this lock. Guarded.
     pub fn with_descendants(self, lock: u32) -> Vec<pg_sys::Oid> {
         let oid = self.oid();
-        // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
+        // SAFETY: a guarded call, whose closure owns nothing, returns a list of OIDs.
         unsafe {
             let list = c::guard(|| c::find_all_inheritors(oid, lock.cast_signed(), std::ptr::null_mut()));
-            PgList::<pg_sys::Oid>::from_pg(list).iter_oid().collect()
+            NodeList::<pg_sys::Node>::from_raw(list).oids().collect()
         }
     }
 
@@ -173,8 +156,8 @@ impl<'a> Relation<'a> {
             return Vec::new();
         }
         let oid = self.oid();
-        // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
-        unsafe { PgList::<pg_sys::Oid>::from_pg(c::guard(|| c::get_partition_ancestors(oid))).iter_oid().collect() }
+        // SAFETY: a guarded call, whose closure owns nothing, returns a list of OIDs.
+        unsafe { NodeList::<pg_sys::Node>::from_raw(c::guard(|| c::get_partition_ancestors(oid))) }.oids().collect()
     }
 
     /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
@@ -185,17 +168,18 @@ impl<'a> Relation<'a> {
 
     /// Returns copies of an index's expressions and of its predicate. Guarded.
     pub fn index_nodes(self) -> [NodeList<'a>; 2] {
-        // SAFETY: guarded calls on an open relation, which return lists of expressions, or null.
-        unsafe {
-            [pg_sys::RelationGetIndexExpressions(self.as_ptr()), pg_sys::RelationGetIndexPredicate(self.as_ptr())]
-                .map(|list| NodeList::from_raw(list))
-        }
+        [self.index_expressions(), self.index_predicate()]
+    }
+
+    /// Has an index a predicate? Guarded.
+    pub fn is_partial(self) -> bool {
+        !self.index_predicate().is_empty()
     }
 
     /// What pg_index says of an index; None if the relation is no index.
     pub fn index(self) -> Option<IndexForm> {
         // SAFETY: an open relation's row of pg_index, or null. No reference to it outlives this function.
-        unsafe { self.entry().rd_index.as_ref() }.map(|form| IndexForm {
+        unsafe { self.get().rd_index.as_ref() }.map(|form| IndexForm {
             table: form.indrelid,
             keys: usize::try_from(form.indnkeyatts).unwrap_or(0),
             is_unique: form.indisunique,
@@ -219,9 +203,8 @@ impl<'a> Relation<'a> {
     /// is no index.
     pub fn key_columns(self) -> Vec<i16> {
         // SAFETY: an open index has its row of pg_index, whose array has a number for each key.
-        self.index().map_or_else(Vec::new, |form| unsafe {
-            (*self.entry().rd_index).indkey.values.as_slice(form.keys).to_vec()
-        })
+        self.index()
+            .map_or_else(Vec::new, |form| unsafe { (*self.get().rd_index).indkey.values.as_slice(form.keys).to_vec() })
     }
 }
 
@@ -269,12 +252,8 @@ impl OpenRelation {
     /// Opens a relation, and keeps the lock. None if the relation does not exist. Guarded.
     pub fn find(oid: pg_sys::Oid, lock: u32) -> Option<OpenRelation> {
         // SAFETY: a guarded call, which returns an open relation or null.
-        let relation = unsafe { pg_sys::try_relation_open(oid, lock.cast_signed()) };
-        if relation.is_null() {
-            return None;
-        }
-        // SAFETY: it is not null, so the call has opened it.
-        Some(OpenRelation { relation: unsafe { Relation::from_raw(relation) }, released: NO_LOCK })
+        let relation = unsafe { Relation::or_null(pg_sys::try_relation_open(oid, lock.cast_signed())) };
+        relation.map(|relation| OpenRelation { relation, released: NO_LOCK })
     }
 
     /// Releases this lock with the relation.
@@ -321,10 +300,8 @@ impl KeptRelation {
     /// Takes a reference to a relation; None if the relation does not exist. This process has a lock of the relation, or
     /// of the table of an index. Guarded.
     pub fn referenced(oid: pg_sys::Oid) -> Option<KeptRelation> {
-        // SAFETY: a guarded call, which returns an open relation or null.
-        let relation = unsafe { pg_sys::RelationIdGetRelation(oid) };
-        // SAFETY: it is open until `close`.
-        (!relation.is_null()).then(|| KeptRelation(unsafe { Relation::from_raw(relation) }))
+        // SAFETY: a guarded call, which returns a relation that is open until `close`, or null.
+        unsafe { Relation::or_null(pg_sys::RelationIdGetRelation(oid)) }.map(KeptRelation)
     }
 
     pub fn get(&self) -> Relation<'_> {
@@ -333,35 +310,23 @@ impl KeptRelation {
 
     /// Closes the relation, and keeps the lock. Guarded.
     pub fn close(self) {
-        // SAFETY: a guarded call; opened by this value, whose handles have ended.
-        unsafe { pg_sys::relation_close(self.0.as_ptr(), NO_LOCK) }
+        drop(OpenRelation { relation: self.0, released: NO_LOCK });
     }
 }
 
-/// A tuple descriptor that is valid as long as `'a`.
-#[derive(Debug, Clone, Copy)]
-#[repr(transparent)]
-pub struct TupleDesc<'a>(NonNull<pg_sys::TupleDescData>, PhantomData<&'a pg_sys::TupleDescData>);
+/// A tuple descriptor that is valid, and does not change, as long as `'a`.
+pub type TupleDesc<'a> = Handle<'a, pg_sys::TupleDescData>;
 
 impl<'a> TupleDesc<'a> {
-    /// # Safety
-    /// The descriptor is not null, and does not change as long as `'a`.
-    #[inline]
-    pub const unsafe fn from_raw(descriptor: pg_sys::TupleDesc) -> TupleDesc<'a> {
-        // SAFETY: a descriptor is not null.
-        TupleDesc(unsafe { NonNull::new_unchecked(descriptor) }, PhantomData)
-    }
-
-    /// Returns the pointer for functions of the server.
-    #[inline]
-    pub const fn as_ptr(self) -> pg_sys::TupleDesc {
-        self.0.as_ptr()
-    }
-
-    /// A copy of the descriptor of a row type. Guarded; in the current memory context, which outlives the handle.
-    pub fn of_type(type_oid: pg_sys::Oid, typmod: i32) -> TupleDesc<'a> {
-        // SAFETY: a guarded call, which returns a descriptor.
-        unsafe { TupleDesc::from_raw(pg_sys::lookup_rowtype_tupdesc_copy(type_oid, typmod)) }
+    // SAFETY: the descriptors are made in the current memory context.
+    calls! {
+        /// A copy of the descriptor of a row type. Guarded; in the current memory context, which outlives the handle.
+        pub fn of_type(type_oid: pg_sys::Oid, typmod: i32) -> TupleDesc<'a> = lookup_rowtype_tupdesc_copy(type_oid, typmod);
+        /// A copy without constraints. Guarded; in the current memory context, which outlives the handle.
+        pub fn copied<'b>(self) -> TupleDesc<'b> = CreateTupleDescCopy(self);
+        /// A copy with constraints, and with the values of columns that a row is too short for. Otherwise as
+        /// [`TupleDesc::copied`].
+        pub fn copied_with_constraints<'b>(self) -> TupleDesc<'b> = CreateTupleDescCopyConstr(self);
     }
 
     /// The descriptor of the rows that an expression of a composite type returns; None if it returns any rows. Guarded.
@@ -370,7 +335,7 @@ impl<'a> TupleDesc<'a> {
         // SAFETY: a guarded call, which returns a descriptor or null.
         unsafe {
             pg_sys::get_expr_result_type(row.as_ptr(), std::ptr::null_mut(), &raw mut descriptor);
-            (!descriptor.is_null()).then(|| TupleDesc::from_raw(descriptor))
+            TupleDesc::or_null(descriptor)
         }
     }
 
@@ -387,46 +352,34 @@ impl<'a> TupleDesc<'a> {
         }
     }
 
-    /// A copy without constraints. Guarded; in the current memory context, which outlives the handle.
-    pub fn copied<'b>(self) -> TupleDesc<'b> {
-        // SAFETY: a guarded call, which returns a descriptor.
-        unsafe { TupleDesc::from_raw(pg_sys::CreateTupleDescCopy(self.as_ptr())) }
-    }
-
-    /// A copy with constraints, and with the values of columns that a row is too short for. Otherwise as [`TupleDesc::copied`].
-    pub fn copied_with_constraints<'b>(self) -> TupleDesc<'b> {
-        // SAFETY: as above.
-        unsafe { TupleDesc::from_raw(pg_sys::CreateTupleDescCopyConstr(self.as_ptr())) }
-    }
-
     /// The type of the rows; RECORDOID if it has no name.
     pub fn row_type(self) -> pg_sys::Oid {
-        // SAFETY: a valid descriptor.
-        unsafe { (*self.as_ptr()).tdtypeid }
+        self.get().tdtypeid
     }
 
     /// The number of attributes, including dropped ones.
     pub fn len(self) -> usize {
-        // SAFETY: a valid descriptor.
-        usize::try_from(unsafe { (*self.as_ptr()).natts }).unwrap_or(0)
+        usize::try_from(self.get().natts).unwrap_or(0)
     }
 
     /// The number of references that are counted; negative if none are.
     pub fn pins(self) -> i32 {
-        // SAFETY: a valid descriptor.
-        unsafe { (*self.as_ptr()).tdrefcount }
+        self.get().tdrefcount
+    }
+
+    fn all(self) -> &'a [pg_sys::FormData_pg_attribute] {
+        // SAFETY: a valid descriptor has an array of this many attributes, which do not change.
+        unsafe { std::slice::from_raw_parts(attributes(self.as_ptr()), self.len()) }
     }
 
     /// Returns the attribute with this index, from 0.
     pub fn attribute(self, index: usize) -> Option<&'a pg_sys::FormData_pg_attribute> {
-        // SAFETY: a valid descriptor has this attribute, which changes no more.
-        (index < self.len()).then(|| unsafe { &*attribute(self.as_ptr(), index) })
+        self.all().get(index)
     }
 
     /// Iterates over all attributes, including dropped ones.
     pub fn attributes(self) -> impl ExactSizeIterator<Item = &'a pg_sys::FormData_pg_attribute> + Clone {
-        // SAFETY: as in `attribute`.
-        (0..self.len()).map(move |index| unsafe { &*attribute(self.as_ptr(), index) })
+        self.all().iter()
     }
 
     /// Iterates over the attributes that are not dropped.
@@ -437,7 +390,7 @@ impl<'a> TupleDesc<'a> {
     /// The CHECK constraints, defaults and missing values; None without any.
     fn constraints(self) -> Option<&'a pg_sys::TupleConstr> {
         // SAFETY: a valid descriptor has these, or null; they change no more.
-        unsafe { (*self.as_ptr()).constr.as_ref() }
+        unsafe { self.get().constr.as_ref() }
     }
 
     /// Whether there are generated columns of any kind.
@@ -481,10 +434,16 @@ impl<'a> TupleDesc<'a> {
     }
 }
 
+/// A name up to its NUL; empty if it has none.
+fn text_of(name: &pg_sys::NameData) -> &CStr {
+    // SAFETY: characters are bytes.
+    let bytes = unsafe { &*std::ptr::from_ref(&name.data).cast::<[u8; pg_sys::NAMEDATALEN as usize]>() };
+    CStr::from_bytes_until_nul(bytes).unwrap_or_default()
+}
+
 /// The name of an attribute, in the server's encoding.
-pub const fn name_of(attribute: &pg_sys::FormData_pg_attribute) -> &CStr {
-    // SAFETY: a name is NUL-terminated.
-    unsafe { CStr::from_ptr(attribute.attname.data.as_ptr()) }
+pub fn name_of(attribute: &pg_sys::FormData_pg_attribute) -> &CStr {
+    text_of(&attribute.attname)
 }
 
 /// Returns the name of an attribute as text. Guarded.

@@ -4,45 +4,29 @@
 //! for all handles. Its relation is open and locked as long. Its triggers and their instruments are copies that belong to the
 //! executor state.
 
+use std::cell::Cell;
 use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
+use super::handle::Handle;
 use super::relation::Relation;
 use super::unguarded as c;
 use crate::error::Result;
 
-/// A result relation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResultRelation(std::ptr::NonNull<pg_sys::ResultRelInfo>);
+/// A result relation of an executor state that is not freed.
+pub type ResultRelation = Handle<'static, pg_sys::ResultRelInfo>;
 
 impl ResultRelation {
-    /// # Safety
-    /// A result relation of an executor state that is not freed while this handle and its copies are used.
-    pub const unsafe fn from_raw(relinfo: *mut pg_sys::ResultRelInfo) -> ResultRelation {
-        // SAFETY: an executor's result relation is not null.
-        ResultRelation(unsafe { std::ptr::NonNull::new_unchecked(relinfo) })
-    }
-
-    /// Returns the pointer for functions of the server.
-    pub const fn as_ptr(self) -> *mut pg_sys::ResultRelInfo {
-        self.0.as_ptr()
-    }
-
-    /// No reference to it outlives an accessor.
-    const fn info(&self) -> &pg_sys::ResultRelInfo {
-        // SAFETY: valid until the executor state is freed.
-        unsafe { self.0.as_ref() }
-    }
-
     /// The partitioned table to which rows for this relation are routed.
     pub fn root(self) -> Option<ResultRelation> {
-        std::ptr::NonNull::new(self.info().ri_RootResultRelInfo).map(ResultRelation)
+        // SAFETY: a result relation of the same executor state, or null.
+        unsafe { Handle::or_null(self.get().ri_RootResultRelInfo) }
     }
 
     pub fn relation(self) -> Relation<'static> {
         // SAFETY: the relation is open until the executor state is freed.
-        unsafe { Relation::from_raw(self.info().ri_RelationDesc) }
+        unsafe { Relation::from_raw(self.get().ri_RelationDesc) }
     }
 
     /// Opens the indexes. With `searched`, also prepares searches for conflicting rows. Guarded.
@@ -59,7 +43,7 @@ impl ResultRelation {
     fn close_indexes(self) {
         // SAFETY: a guarded call, which closes what ExecOpenIndices has opened.
         unsafe {
-            if (*self.as_ptr()).ri_NumIndices > 0 {
+            if self.get().ri_NumIndices > 0 {
                 pg_sys::ExecCloseIndices(self.as_ptr());
                 (*self.as_ptr()).ri_NumIndices = 0;
             }
@@ -70,30 +54,31 @@ impl ResultRelation {
     pub fn indexes(self) -> Vec<(Relation<'static>, *mut pg_sys::IndexInfo)> {
         // SAFETY: the executor's lists have `ri_NumIndices` elements: open indexes, or null, and their infos.
         let at = |i| unsafe {
-            let index = *self.info().ri_IndexRelationDescs.add(i);
-            (!index.is_null()).then(|| (Relation::from_raw(index), *self.info().ri_IndexRelationInfo.add(i)))
+            let index = *self.get().ri_IndexRelationDescs.add(i);
+            (!index.is_null()).then(|| (Relation::from_raw(index), *self.get().ri_IndexRelationInfo.add(i)))
         };
-        (0..usize::try_from(self.info().ri_NumIndices).unwrap_or(0)).filter_map(at).collect()
+        (0..usize::try_from(self.get().ri_NumIndices).unwrap_or(0)).filter_map(at).collect()
+    }
+
+    /// The result relation's own copies of the triggers.
+    fn own_triggers(&self) -> &[Cell<pg_sys::Trigger>] {
+        // SAFETY: a valid result relation has an array of `numtriggers` triggers, or null. A cell is like its value.
+        unsafe {
+            self.get().ri_TrigDesc.as_ref().map_or(&[], |all| {
+                std::slice::from_raw_parts(all.triggers.cast(), usize::try_from(all.numtriggers).unwrap_or(0))
+            })
+        }
     }
 
     /// The triggers, whose numbers are their places. Copies.
     pub fn triggers(self) -> Vec<pg_sys::Trigger> {
-        // SAFETY: a valid result relation has an array of `numtriggers` triggers, or null.
-        unsafe {
-            let Some(all) = self.info().ri_TrigDesc.as_ref() else { return Vec::new() };
-            (0..usize::try_from(all.numtriggers).unwrap_or(0)).map(|number| *all.triggers.add(number)).collect()
-        }
+        self.own_triggers().iter().map(Cell::get).collect()
     }
 
     /// Sets in which sessions a trigger fires, for this result relation only.
     pub fn enable_trigger(self, number: usize, enabled: c_char) {
-        // SAFETY: as in `triggers`; the array is the result relation's own copy.
-        unsafe {
-            if let Some(all) = self.info().ri_TrigDesc.as_mut()
-                && usize::try_from(all.numtriggers).is_ok_and(|count| number < count)
-            {
-                (*all.triggers.add(number)).tgenabled = enabled;
-            }
+        if let Some(trigger) = self.own_triggers().get(number) {
+            trigger.set(pg_sys::Trigger { tgenabled: enabled, ..trigger.get() });
         }
     }
 
@@ -102,7 +87,7 @@ impl ResultRelation {
     pub fn as_trigger<T>(self, number: usize, step: impl FnOnce() -> Result<(T, u64)>) -> Result<T> {
         // SAFETY: a valid result relation has an instrument for each trigger, or null; guarded calls.
         unsafe {
-            let all = self.info().ri_TrigInstrument;
+            let all = self.get().ri_TrigInstrument;
             if all.is_null() || number >= self.triggers().len() {
                 return step().map(|(result, _)| result);
             }
@@ -118,7 +103,7 @@ impl ResultRelation {
         let count = self.triggers().len().min(to.triggers().len());
         // SAFETY: an array of instruments, unless it is null, has an element for each trigger.
         unsafe {
-            let (source, goal) = (self.info().ri_TrigInstrument, to.info().ri_TrigInstrument);
+            let (source, goal) = (self.get().ri_TrigInstrument, to.get().ri_TrigInstrument);
             if !source.is_null() && !goal.is_null() {
                 goal.copy_from(source, count);
             }
@@ -128,7 +113,7 @@ impl ResultRelation {
     /// Are there row triggers for updates, such as those of foreign keys that refer to the table?
     pub fn has_update_triggers(self) -> bool {
         // SAFETY: a valid result relation has triggers, or null.
-        unsafe { self.info().ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
+        unsafe { self.get().ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
     }
 }
 

@@ -8,47 +8,48 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
-use super::database::cluster;
+use super::call::{calls, variables};
+use super::database::{cluster, database};
 use super::lookup::CatalogRow;
-use super::server_text::{copied, from_server};
+use super::server_text::from_server;
+use super::session_state::SessionState;
 
 /// Run `work` as `role`. Guarded; after an error, the end of the (sub)transaction restores the user and the search
 /// path.
 pub fn as_role<T>(role: pg_sys::Oid, work: impl FnOnce() -> T) -> T {
-    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: guarded calls with valid pointers, in a transaction, as for a security-definer function (fmgr.c).
-    unsafe {
-        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        pg_sys::SetUserIdAndSecContext(role, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE.cast_signed());
-        let nest = pg_sys::NewGUCNestLevel();
-        let set = |name: &CStr, value: &CStr| {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_SUSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            )
-        };
-        set(c"search_path", c"pg_catalog, pg_temp");
-        // Setting it invalidates all cached plans, so it is set only if needed.
-        if applies_changes() {
-            set(c"session_replication_role", c"origin");
-        }
-        let result = work();
-        pg_sys::AtEOXact_GUC(false, nest);
-        pg_sys::SetUserIdAndSecContext(user, context);
-        result
+    let state = SessionState::note();
+    state.switch_to(role, pg_sys::SECURITY_LOCAL_USERID_CHANGE);
+    let set = |name: &CStr, value: &CStr| {
+        set_option(name, value, pg_sys::GucContext::PGC_SUSET, pg_sys::GucAction::GUC_ACTION_SAVE)
+    };
+    set(c"search_path", c"pg_catalog, pg_temp");
+    // Setting it invalidates all cached plans, so it is set only if needed.
+    if applies_changes() {
+        set(c"session_replication_role", c"origin");
     }
+    let result = work();
+    state.restore();
+    result
 }
 
-/// The current user. Guarded.
-pub fn current_user() -> pg_sys::Oid {
-    // SAFETY: a guarded call without arguments.
-    unsafe { pg_sys::GetUserId() }
+// SAFETY: lookups in the catalogs, which accept any OID, and return strings of their own; a setting, whose value is
+// copied.
+calls! {
+    /// The current user. Guarded.
+    pub fn current_user() -> pg_sys::Oid = GetUserId();
+    /// Changes a setting of the session, until the action ends it. Guarded.
+    pub fn set_option(name: &CStr, value: &CStr, context: pg_sys::GucContext::Type, action: pg_sys::GucAction::Type) -> i32
+        = set_config_option(name, value, context, (pg_sys::GucSource::PGC_S_SESSION), action, true, 0, false);
+    /// Does a role have the privileges of another one? Guarded.
+    pub fn has_privileges(member: pg_sys::Oid, role: pg_sys::Oid) -> bool = has_privs_of_role(member, role);
+    fn check(relation: pg_sys::Oid, role: pg_sys::Oid, privileges: pg_sys::AclMode) -> pg_sys::AclResult::Type
+        = pg_class_aclcheck(relation, role, privileges);
+    fn role_named(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_role_oid(name, missing_ok);
+    fn name_of(role: pg_sys::Oid, missing_ok: bool) -> Option<CString> = GetUserNameFromId(role, missing_ok);
+}
+
+variables! {
+    fn replication_role() -> i32 = SessionReplicationRole;
 }
 
 /// Does the current user have the privileges of a role? Guarded.
@@ -56,16 +57,14 @@ pub fn has_privileges_of(role: pg_sys::Oid) -> bool {
     has_privileges(current_user(), role)
 }
 
-/// Does a role have the privileges of another one? Guarded.
-pub fn has_privileges(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::has_privs_of_role(member, role) }
+/// The server's answer whether the current user has one of these privileges on a relation. Guarded.
+pub fn privileges(relation: pg_sys::Oid, privileges: u32) -> pg_sys::AclResult::Type {
+    check(relation, current_user(), pg_sys::AclMode::from(privileges))
 }
 
 /// Raises unless the current user has a privilege on a relation. Guarded.
 pub fn require(relation: pg_sys::Oid, privilege: u32) {
-    // SAFETY: a guarded catalog lookup.
-    let answer = unsafe { pg_sys::pg_class_aclcheck(relation, current_user(), privilege as pg_sys::AclMode) };
+    let answer = privileges(relation, privilege);
     if answer != pg_sys::AclResult::ACLCHECK_OK {
         refuse_right(relation, answer);
     }
@@ -82,9 +81,7 @@ pub fn refuse_right(relation: pg_sys::Oid, answer: pg_sys::AclResult::Type) {
 
 /// Does this session apply changes that were made elsewhere, so that ordinary triggers do not fire?
 pub fn applies_changes() -> bool {
-    // SAFETY: a setting.
-    let role = unsafe { pg_sys::SessionReplicationRole };
-    role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed()
+    replication_role() == pg_sys::SESSION_REPLICATION_ROLE_REPLICA.cast_signed()
 }
 
 /// Returns the reason why a role cannot connect to this database; None if it can. Guarded.
@@ -93,9 +90,7 @@ pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
     if !row.rolcanlogin && !super::compat::WORKERS_BYPASS_LOGIN {
         return Some(NoSession::Login);
     }
-    // SAFETY: a variable of this process.
-    let database = unsafe { pg_sys::MyDatabaseId };
-    (!super::compat::may_connect(database, role)).then_some(NoSession::Connect)
+    (!super::compat::may_connect(database(), role)).then_some(NoSession::Connect)
 }
 
 /// Why a role cannot connect.
@@ -113,14 +108,12 @@ pub fn owner_here(owner: pg_sys::Oid, name: &CStr, of_cluster: i64) -> pg_sys::O
     if of_cluster == cluster() {
         return owner;
     }
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
+    role_named(name, true)
 }
 
 /// A role's name, if the role exists. Guarded.
 pub fn existing_role_name(role: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a guarded catalog lookup, which returns a string or null.
-    unsafe { copied(pg_sys::GetUserNameFromId(role, true)) }
+    name_of(role, true)
 }
 
 /// A role's name, for a stored row; empty if there is no such role. Guarded.

@@ -16,7 +16,7 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::original::{copy_of_message, text};
-use super::owner::user_of_session;
+use super::session_state::user_of_session;
 use super::unguarded::{self, Opaque};
 
 /// State of the callback: the errors for which it was called since it was pushed.
@@ -34,25 +34,23 @@ pub struct RowViolation {
 }
 
 impl RowViolation {
-    /// Push the error context callback. It allocates in the current memory context.
+    /// Runs code that gets the state of the callback, which is called for its errors. It allocates in the current memory context.
     ///
     /// # Safety
-    /// A plain frame; both outlive the push, which ends when the caller restores `previous`.
-    pub unsafe fn push(callback: *mut pg_sys::ErrorContextCallback, this: *mut RowViolation) {
-        // SAFETY: both outlive the push; the frame is plain.
+    /// A plain frame, as that of the code.
+    pub unsafe fn watch<T>(code: impl FnOnce(*mut RowViolation) -> T) -> T {
+        // SAFETY: the state outlives the call; the frame is plain.
         unsafe {
-            this.write(RowViolation {
+            let mut state = RowViolation {
                 is_of_row: false,
                 is_checking: false,
                 nested: 0,
                 memory: pg_sys::CurrentMemoryContext,
                 snapshot: unguarded::GetActiveSnapshot(),
                 user: user_of_session(),
-            });
-            (*callback).previous = pg_sys::error_context_stack;
-            (*callback).callback = Some(hear);
-            (*callback).arg = this.cast();
-            pg_sys::error_context_stack = callback;
+            };
+            let this = &raw mut state;
+            unguarded::in_context(hear, this.cast(), || code(this))
         }
     }
 

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use super::call::calls;
 use super::compat;
 
 /// Holds off interrupts, and checkpoints if asked for, until it is dropped.
@@ -13,6 +14,12 @@ pub struct Section {
 /// the checkpointer between two checks of the flags (10 ms, CreateCheckPoint).
 const CHECKPOINT_TURN: i64 = 15_000;
 
+// SAFETY: reads shared memory under a spinlock, and sleeps. Raises nothing.
+calls! {
+    fn redo_pointer() -> pg_sys::XLogRecPtr = GetRedoRecPtr();
+    fn sleep(microseconds: i64) = pg_usleep(microseconds);
+}
+
 /// The redo point when a process last began such a section. A checkpoint waits until it sees no process with the flag,
 /// so a process that sets it again and again would delay the checkpoint.
 #[derive(Debug)]
@@ -21,16 +28,14 @@ pub struct Redo(pg_sys::XLogRecPtr);
 impl Redo {
     /// The current redo point. Raises nothing.
     pub fn now() -> Redo {
-        // SAFETY: takes a spinlock; raises nothing.
-        Redo(unsafe { pg_sys::GetRedoRecPtr() })
+        Redo(redo_pointer())
     }
 
     /// Let a checkpoint that has begun since pass, by one pause. Raises nothing.
     pub fn let_checkpoint_pass(&mut self) {
         let now = Redo::now().0;
         if std::mem::replace(&mut self.0, now) != now {
-            // SAFETY: raises nothing.
-            unsafe { pg_sys::pg_usleep(CHECKPOINT_TURN) };
+            sleep(CHECKPOINT_TURN);
         }
     }
 }

@@ -41,6 +41,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
 use super::lookup::{CatalogForm, CatalogRow};
+use super::role::privileges;
 use super::team::Shareable;
 use crate::error::{Error, Result};
 
@@ -118,10 +119,8 @@ impl Sequence {
         if relation.kind() != pg_sys::RELKIND_SEQUENCE {
             return Err(Error::new(Code::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")));
         }
-        let rights = pg_sys::AclMode::from(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE);
-        // SAFETY: guarded catalog lookups.
-        let denied = check_rights
-            && unsafe { pg_sys::pg_class_aclcheck(oid, pg_sys::GetUserId(), rights) } != pg_sys::AclResult::ACLCHECK_OK;
+        let rights = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
+        let denied = check_rights && privileges(oid, rights) != pg_sys::AclResult::ACLCHECK_OK;
         // SAFETY: guarded calls; the relation is open.
         unsafe {
             if !relation.is_own_temporary() {

@@ -6,15 +6,22 @@
 
 use pgrx::pg_sys;
 
-use super::owner::user_of_session;
 use super::unguarded as c;
 
 /// The state that AbortSubTransaction (xact.c) restores.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionState {
-    user: pg_sys::Oid,
+    pub user: pg_sys::Oid,
     context: i32,
     level: i32,
+}
+
+/// The current user, and the flags of its security context. Raises nothing.
+pub fn user_of_session() -> (pg_sys::Oid, i32) {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: reads two variables of this process, and raises nothing.
+    unsafe { c::GetUserIdAndSecContext(&raw mut user, &raw mut context) };
+    (user, context)
 }
 
 impl SessionState {
@@ -25,18 +32,22 @@ impl SessionState {
         SessionState { user, context, level: unsafe { c::NewGUCNestLevel() } }
     }
 
+    /// Become another user, with these flags beside those of the saved security context. Raises nothing.
+    pub fn switch_to(self, user: pg_sys::Oid, flags: u32) {
+        // SAFETY: sets two variables of this process, and raises nothing.
+        unsafe { c::SetUserIdAndSecContext(user, self.context | flags.cast_signed()) }
+    }
+
     /// Keep settings that the code has changed: it has returned.
     pub fn keep(self) {
         // SAFETY: `note` has begun the level; raises nothing.
         unsafe { c::AtEOXact_GUC(true, self.level) }
     }
 
-    /// Restore the user and the settings: an error has passed through the code.
+    /// Restore the user and the settings: the code has ended, or an error has passed through it.
     pub fn restore(self) {
-        // SAFETY: `note` has begun the level and read the user; raises nothing.
-        unsafe {
-            c::SetUserIdAndSecContext(self.user, self.context);
-            c::AtEOXact_GUC(false, self.level);
-        }
+        self.switch_to(self.user, 0);
+        // SAFETY: `note` has begun the level; raises nothing.
+        unsafe { c::AtEOXact_GUC(false, self.level) }
     }
 }

@@ -9,12 +9,13 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::buf_file::BufFile;
+use super::shared_words::{Segment, address_of, handle_of};
 use crate::error::{Error, Result};
 
 /// A set of files.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedFiles {
-    segment: *mut pg_sys::dsm_segment,
+    segment: Segment,
 }
 
 impl SharedFiles {
@@ -23,31 +24,26 @@ impl SharedFiles {
         // SAFETY: guarded calls; the segment is as large as the set, and attached as long as the set is used.
         unsafe {
             let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
-            let segment = pg_sys::dsm_create(size_of::<pg_sys::SharedFileSet>(), flags);
-            if segment.is_null() {
-                return None;
-            }
-            pg_sys::SharedFileSetInit(pg_sys::dsm_segment_address(segment).cast(), segment);
+            let segment = Segment::or_null(pg_sys::dsm_create(size_of::<pg_sys::SharedFileSet>(), flags))?;
+            pg_sys::SharedFileSetInit(address_of(segment).cast(), segment.as_ptr());
             Some(SharedFiles { segment })
         }
     }
 
     /// The handle that another process of the load needs to attach.
     pub fn handle(&self) -> u32 {
-        // SAFETY: attached.
-        unsafe { pg_sys::dsm_segment_handle(self.segment) }
+        handle_of(self.segment)
     }
 
     /// Attach to the set of another process. Guarded.
     pub fn attach(handle: u32) -> Result<SharedFiles> {
         // SAFETY: guarded calls.
         unsafe {
-            let segment = pg_sys::dsm_attach(handle);
-            if segment.is_null() {
+            let Some(segment) = Segment::or_null(pg_sys::dsm_attach(handle)) else {
                 let message = "could not map dynamic shared memory segment";
                 return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
-            }
-            pg_sys::SharedFileSetAttach(pg_sys::dsm_segment_address(segment).cast(), segment);
+            };
+            pg_sys::SharedFileSetAttach(address_of(segment).cast(), segment.as_ptr());
             Ok(SharedFiles { segment })
         }
     }
@@ -67,7 +63,7 @@ impl SharedFiles {
 
     fn set(&self) -> *mut pg_sys::FileSet {
         // SAFETY: attached.
-        unsafe { &raw mut (*pg_sys::dsm_segment_address(self.segment).cast::<pg_sys::SharedFileSet>()).fs }
+        unsafe { &raw mut (*address_of(self.segment).cast::<pg_sys::SharedFileSet>()).fs }
     }
 
     /// Detach; the last process to do so deletes the files. Guarded.
@@ -76,6 +72,6 @@ impl SharedFiles {
     /// No copy of this handle is used any more.
     pub unsafe fn release(self) {
         // SAFETY: attached; none of its files is open any more.
-        unsafe { pg_sys::dsm_detach(self.segment) };
+        unsafe { pg_sys::dsm_detach(self.segment.as_ptr()) };
     }
 }

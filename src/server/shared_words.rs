@@ -3,13 +3,28 @@
 //! A process stays attached to the segment until it exits, and the segment lasts while any process is attached. So
 //! memory in use does not go away when another process ends.
 
+use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
 
 use pgrx::pg_sys;
 
 use super::attempt::complaint;
+use super::call::calls;
 use super::compat;
+use super::handle::Handle;
 use super::unguarded;
+
+/// A segment to which this process is attached.
+pub(super) type Segment = Handle<'static, pg_sys::dsm_segment>;
+
+// SAFETY: this process is attached to the segment.
+calls! {
+    pub(super) fn handle_of(segment: Segment) -> pg_sys::dsm_handle = dsm_segment_handle(segment);
+    /// The segment's memory.
+    pub(super) fn address_of(segment: Segment) -> *mut c_void = dsm_segment_address(segment);
+    /// Keeps this process attached until it exits.
+    fn pin(segment: Segment) = dsm_pin_mapping(segment);
+}
 
 /// A request for a new segment, or for the one with this handle. A failure for lack of space or of a descriptor is not
 /// an error.
@@ -19,49 +34,42 @@ struct Request {
 }
 
 impl Request {
-    /// Null if the segment is not available. Guarded.
-    fn segment(self) -> *mut pg_sys::dsm_segment {
+    /// None if the segment is not available. Guarded.
+    fn segment(self) -> Option<Segment> {
         let mut segment = std::ptr::null_mut();
         let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
         // SAFETY: the server's code holds no lock where it may raise an error; a descriptor that it leaves open is
         // closed with the process. The closure owns nothing.
-        let error = unsafe {
-            complaint(|| {
+        unsafe {
+            let error = complaint(|| {
                 segment = match self.handle {
                     None => unguarded::dsm_create(self.size, flags),
                     Some(handle) => unguarded::dsm_attach(handle),
                 };
-            })
-        };
-        if error.is_null() {
-            return segment;
+            });
+            if error.is_null() {
+                return Segment::or_null(segment).inspect(|&segment| pin(segment));
+            }
+            pg_sys::FreeErrorData(error);
         }
-        // SAFETY: a guarded call on an error that was caught.
-        unsafe { pg_sys::FreeErrorData(error) };
-        std::ptr::null_mut()
+        None
     }
 }
 
 /// An array of words.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedWords {
-    segment: *mut pg_sys::dsm_segment,
+    segment: Segment,
     count: usize,
 }
 
 impl SharedWords {
     /// Create words with the value 0. None if there is no shared memory for them. Guarded.
     pub fn create(count: usize) -> Option<SharedWords> {
-        // SAFETY: guarded calls; the segment has the size of the words, which are aligned, and stays attached.
-        unsafe {
-            let segment = Request { size: count * size_of::<AtomicU64>(), handle: None }.segment();
-            if segment.is_null() {
-                return None;
-            }
-            pg_sys::dsm_pin_mapping(segment);
-            pg_sys::dsm_segment_address(segment).cast::<u64>().write_bytes(0, count);
-            Some(SharedWords { segment, count })
-        }
+        let segment = Request { size: count * size_of::<AtomicU64>(), handle: None }.segment()?;
+        // SAFETY: the segment has the size of the words, which are aligned.
+        unsafe { address_of(segment).cast::<u64>().write_bytes(0, count) };
+        Some(SharedWords { segment, count })
     }
 
     /// Attach to the `count` words of another process. None if the segment is gone. Guarded.
@@ -69,29 +77,17 @@ impl SharedWords {
         if handle == compat::NO_SEGMENT {
             return None;
         }
-        // SAFETY: guarded calls; the segment stays attached.
-        unsafe {
-            let segment = Request { size: 0, handle: Some(handle) }.segment();
-            if segment.is_null() {
-                return None;
-            }
-            pg_sys::dsm_pin_mapping(segment);
-            Some(SharedWords { segment, count })
-        }
+        Some(SharedWords { segment: Request { size: 0, handle: Some(handle) }.segment()?, count })
     }
 
     /// The handle that another process needs to attach; never 0.
     pub fn handle(&self) -> u32 {
-        // SAFETY: attached.
-        unsafe { pg_sys::dsm_segment_handle(self.segment) }
+        handle_of(self.segment)
     }
 
     pub fn get(&self, index: usize) -> Option<&'static AtomicU64> {
         // SAFETY: attached until the process exits; the index was checked, and all processes use the words as atomic
         // ones.
-        (index < self.count).then(|| unsafe {
-            let words = pg_sys::dsm_segment_address(self.segment).cast::<AtomicU64>();
-            &*words.add(index)
-        })
+        (index < self.count).then(|| unsafe { &*address_of(self.segment).cast::<AtomicU64>().add(index) })
     }
 }

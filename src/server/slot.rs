@@ -11,10 +11,11 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 
 use pgrx::pg_sys::{self, Datum};
 
+use super::handle::Handle;
+use super::memory_context::MemoryContext;
 use super::relation::{Relation, TupleDesc};
 
 /// Values and null flags of a row, one for each attribute of a tuple descriptor.
@@ -68,12 +69,10 @@ impl<'a> RowArrays<'a> {
     /// Takes these attributes from another row of the same descriptor.
     #[inline]
     pub fn take(self, attributes: &[usize], other: RowArrays<'_>) {
-        let most = self.attributes.min(other.attributes);
-        for &attribute in attributes.iter().filter(|&&attribute| attribute < most) {
-            // SAFETY: all arrays are longer, and other code has no reference to them.
-            unsafe {
-                *self.values.add(attribute) = *other.values.add(attribute);
-                *self.nulls.add(attribute) = *other.nulls.add(attribute);
+        for &attribute in attributes {
+            if let (Some(own), Some(other)) = (self.attribute(attribute), other.attribute(attribute)) {
+                own.0.set(other.0.get());
+                own.1.set(other.1.get());
             }
         }
     }
@@ -134,19 +133,9 @@ impl<'a> Row<'a> {
 }
 
 /// A slot that exists as long as `'a`.
-#[derive(Debug, Clone, Copy)]
-#[repr(transparent)]
-pub struct Slot<'a>(NonNull<pg_sys::TupleTableSlot>, PhantomData<&'a pg_sys::TupleTableSlot>);
+pub type Slot<'a> = Handle<'a, pg_sys::TupleTableSlot>;
 
 impl<'a> Slot<'a> {
-    /// # Safety
-    /// The slot is not null. It exists as long as this handle, its copies and the handles made of them are used.
-    #[inline]
-    pub const unsafe fn from_raw(slot: *mut pg_sys::TupleTableSlot) -> Slot<'a> {
-        // SAFETY: it is not null.
-        Slot(unsafe { NonNull::new_unchecked(slot) }, PhantomData)
-    }
-
     /// Makes a virtual slot for rows in which attributes without a value are NULL. Guarded; in the current memory
     /// context, which outlives the handle.
     pub fn make(descriptor: TupleDesc<'a>) -> Slot<'a> {
@@ -159,16 +148,10 @@ impl<'a> Slot<'a> {
         slot
     }
 
-    /// Returns the pointer for functions of the server.
-    #[inline(always)]
-    pub const fn as_ptr(self) -> *mut pg_sys::TupleTableSlot {
-        self.0.as_ptr()
-    }
-
     #[inline]
     pub fn descriptor(self) -> TupleDesc<'a> {
         // SAFETY: the slot exists, and keeps its descriptor.
-        unsafe { TupleDesc::from_raw((*self.as_ptr()).tts_tupleDescriptor) }
+        unsafe { TupleDesc::from_raw(self.get().tts_tupleDescriptor) }
     }
 
     /// Sets the TID of the row.
@@ -181,37 +164,18 @@ impl<'a> Slot<'a> {
     #[inline]
     pub fn arrays(self) -> RowArrays<'a> {
         // SAFETY: the slot's arrays are as long as its descriptor; the server changes them through pointers.
-        unsafe {
-            RowArrays::from_raw((*self.as_ptr()).tts_values, (*self.as_ptr()).tts_isnull, self.descriptor().len())
-        }
+        unsafe { RowArrays::from_raw(self.get().tts_values, self.get().tts_isnull, self.descriptor().len()) }
     }
 }
 
 /// An expression context with memory for one row, that exists as long as `'a`.
-#[derive(Debug, Clone, Copy)]
-#[repr(transparent)]
-pub struct ExprContext<'a>(NonNull<pg_sys::ExprContext>, PhantomData<&'a pg_sys::ExprContext>);
+pub type ExprContext<'a> = Handle<'a, pg_sys::ExprContext>;
 
-impl<'a> ExprContext<'a> {
-    /// # Safety
-    /// The context is not null, and exists as long as this handle and its copies are used.
-    #[inline]
-    pub const unsafe fn from_raw(context: *mut pg_sys::ExprContext) -> ExprContext<'a> {
-        // SAFETY: it is not null.
-        ExprContext(unsafe { NonNull::new_unchecked(context) }, PhantomData)
-    }
-
-    /// Returns the pointer for functions of the server.
-    #[inline(always)]
-    pub const fn as_ptr(self) -> *mut pg_sys::ExprContext {
-        self.0.as_ptr()
-    }
-
+impl ExprContext<'_> {
     /// The memory context for one row.
     #[inline(always)]
     pub fn memory(self) -> pg_sys::MemoryContext {
-        // SAFETY: the context exists.
-        unsafe { (*self.as_ptr()).ecxt_per_tuple_memory }
+        self.get().ecxt_per_tuple_memory
     }
 
     /// Frees the memory of the row. Guarded.
@@ -225,11 +189,8 @@ impl<'a> ExprContext<'a> {
 
     /// Does work that allocates in the memory of the row. Guarded.
     pub fn within<T>(self, work: impl FnOnce() -> T) -> T {
-        // SAFETY: the context's own memory; a guarded call.
-        let old = unsafe { pg_sys::MemoryContextSwitchTo(self.memory()) };
-        let done = work();
-        // SAFETY: the context that was current before, which the work has not deleted.
-        unsafe { pg_sys::MemoryContextSwitchTo(old) };
-        done
+        // SAFETY: the context's own memory.
+        let _entered = unsafe { MemoryContext::from_raw(self.memory()) }.enter();
+        work()
     }
 }

@@ -12,8 +12,10 @@ use std::ffi::c_char;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::call::calls;
 use super::column_set::ColumnSet;
 use super::compat;
+use super::lookup::row_type;
 use super::node::Node;
 use super::unguarded as c;
 use crate::error::Error;
@@ -43,53 +45,37 @@ pub enum About {
     Call(pg_sys::Oid),
 }
 
+/// What a query reads and where its rows go, beside tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings {
+    /// The relations of an environment that the query knows, or null.
+    pub environment: *mut pg_sys::QueryEnvironment,
+    /// Null if the rows go nowhere.
+    pub receiver: *mut pg_sys::DestReceiver,
+}
+
+impl Surroundings {
+    pub const NONE: Surroundings = Surroundings { environment: std::ptr::null_mut(), receiver: std::ptr::null_mut() };
+}
+
 /// Run a statement, and return the number of rows that it processed. `$1` in it is `argument`, a bigint. As in SPI,
 /// each query sees the effects of earlier queries, and later ones see its own.
 ///
 /// # Safety
 /// A plain frame in a transaction; `source` is NUL-terminated and outlives the call, and so does the current memory
-/// context, in which everything is allocated.
-pub unsafe fn run(source: *const c_char, argument: i64, about: About, checked: Checked) -> u64 {
-    // SAFETY: `run_in` has this contract; None_Receiver is a constant.
-    unsafe { run_in(source, argument, about, checked, std::ptr::null_mut(), pg_sys::None_Receiver) }
-}
-
-/// Run a query that knows the relations of an environment, and return the number of its rows.
-///
-/// # Safety
-/// As for [`run`]; the environment outlives the call.
-pub unsafe fn count(source: *const c_char, about: About, environment: *mut pg_sys::QueryEnvironment) -> u64 {
-    // SAFETY: `run_in` has this contract; None_Receiver is a constant.
-    unsafe { run_in(source, 0, about, Checked::NONE, environment, pg_sys::None_Receiver) }
-}
-
-/// Run a query with an environment, and pass its rows to a receiver.
-///
-/// # Safety
-/// As for [`count`]; the receiver outlives the call, and its functions are for plain frames.
-pub unsafe fn each(
-    source: *const c_char,
-    about: About,
-    environment: *mut pg_sys::QueryEnvironment,
-    receiver: *mut pg_sys::DestReceiver,
-) -> u64 {
-    // SAFETY: `run_in` has this contract.
-    unsafe { run_in(source, 0, about, Checked::NONE, environment, receiver) }
-}
-
-/// # Safety
-/// As for [`count`]; the environment may be null.
-unsafe fn run_in(
+/// context, in which everything is allocated. The surroundings outlive the call, and the receiver's functions are for
+/// plain frames.
+pub unsafe fn run(
     source: *const c_char,
     argument: i64,
     about: About,
     checked: Checked,
-    environment: *mut pg_sys::QueryEnvironment,
-    receiver: *mut pg_sys::DestReceiver,
+    Surroundings { environment, receiver }: Surroundings,
 ) -> u64 {
-    // SAFETY: this function's contract covers the frame; lists are walked to their length; an error frees snapshots,
-    // executor and memory with the (sub)transaction.
+    // SAFETY: the frame is plain; lists are walked to their length; an error frees snapshots, executor and memory with
+    // the (sub)transaction.
     unsafe {
+        let receiver = if receiver.is_null() { pg_sys::None_Receiver } else { receiver };
         let bigint = pg_sys::INT8OID;
         let params = c::makeParamList(1);
         let param = (*params).params.as_mut_ptr();
@@ -126,10 +112,10 @@ unsafe fn run_in(
     }
 }
 
-/// Begins the next command, which sees the changes of those before. Guarded, and outside of parallel mode.
-pub fn next_command() {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::CommandCounterIncrement() }
+// SAFETY: only counts; an error in parallel mode.
+calls! {
+    /// Begins the next command, which sees the changes of those before. Guarded, and outside of parallel mode.
+    pub fn next_command() = CommandCounterIncrement();
 }
 
 /// The error for a name that resolves to another object than before.
@@ -159,8 +145,7 @@ fn is_about(query: Node<'_, pg_sys::Query>, about: About) -> bool {
         pg_sys::RTEKind::RTE_RELATION => entry.relid == table,
         pg_sys::RTEKind::RTE_SUBQUERY => entry.subquery().is_some_and(|query| is_about(query, about)),
         pg_sys::RTEKind::RTE_FUNCTION => {
-            // SAFETY: a guarded catalog lookup.
-            let row = unsafe { pg_sys::get_rel_type_id(table) };
+            let row = row_type(table);
             entry.functions().iter().all(|one| one.call().and_then(called) == Some(row))
         }
         _ => true,

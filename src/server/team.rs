@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use pgrx::pg_sys;
 
 use super::build_id::{build_id, check_build};
+use super::call::calls;
+use super::handle::Handle;
 use super::usage::{Cpu, WorkerUsage};
 use crate::error::{OrRaise, Result, out_of_memory};
 
@@ -258,10 +260,19 @@ impl<T: Shareable> Memory<T> {
     }
 }
 
+/// A context of parallel workers that is not destroyed.
+type Context = Handle<'static, pg_sys::ParallelContext>;
+
+// SAFETY: a context that is not destroyed, with its shared memory.
+calls! {
+    fn launch_workers(context: Context) = LaunchParallelWorkers(context);
+    fn wait_for_workers(context: Context) = WaitForParallelWorkersToFinish(context);
+}
+
 /// The leader's side of a team.
 #[derive(Debug)]
 pub struct Team<T> {
-    context: *mut pg_sys::ParallelContext,
+    context: Context,
     memory: Memory<T>,
     usages: *mut WorkerUsage,
     queues: *mut u8,
@@ -331,22 +342,20 @@ impl<T: Task> Team<T> {
                 let queue = pg_sys::shm_mq_create(queues.add(i * T::QUEUE).cast(), T::QUEUE);
                 pg_sys::shm_mq_set_receiver(queue, pg_sys::MyProc);
             }
-            Ok(Team { context, memory, usages, queues, uncounted: 0 })
+            Ok(Team { context: Context::from_raw(context), memory, usages, queues, uncounted: 0 })
         }
     }
 
     /// Start the workers, and return the number of those started. Guarded.
     pub fn launch(&mut self) -> usize {
-        // SAFETY: a guarded call on a valid context.
-        unsafe { pg_sys::LaunchParallelWorkers(self.context) };
+        launch_workers(self.context);
         self.uncounted = self.launched();
         self.uncounted
     }
 
     /// Number of workers that were started.
     pub fn launched(&self) -> usize {
-        // SAFETY: a valid context.
-        usize::try_from(unsafe { (*self.context).nworkers_launched }).unwrap_or(0)
+        usize::try_from(self.context.get().nworkers_launched).unwrap_or(0)
     }
 
     /// Attach to the queues of the workers that were started, to receive from them. Guarded.
@@ -358,8 +367,9 @@ impl<T: Task> Team<T> {
             // SAFETY: `prepare` has made the queues, one for each worker. With the handle of its worker, the receiver
             // notices the death of the worker.
             unsafe {
-                let worker = (*(*self.context).worker.add(i)).bgwhandle;
-                let queue = pg_sys::shm_mq_attach(self.queues.add(i * T::QUEUE).cast(), (*self.context).seg, worker);
+                let worker = (*self.context.get().worker.add(i)).bgwhandle;
+                let segment = self.context.get().seg;
+                let queue = pg_sys::shm_mq_attach(self.queues.add(i * T::QUEUE).cast(), segment, worker);
                 Receiver { queue, message: &[] }
             }
         };
@@ -369,8 +379,7 @@ impl<T: Task> Team<T> {
     /// Wait until the workers have finished, raise their errors, and add their usage to this process's. Returns the CPU
     /// usage that was not returned before. The shared memory stays. Guarded.
     pub fn wait(&mut self) -> Cpu {
-        // SAFETY: a guarded call on a valid context.
-        unsafe { pg_sys::WaitForParallelWorkersToFinish(self.context) };
+        wait_for_workers(self.context);
         let ended = std::mem::take(&mut self.uncounted);
         // SAFETY: there is an element for each worker, and these workers have ended.
         WorkerUsage::add_up(unsafe { std::slice::from_raw_parts_mut(self.usages, ended) })
@@ -379,18 +388,16 @@ impl<T: Task> Team<T> {
     /// Stop the workers at once, and stay in parallel mode, for a transaction that is going to fail. The shared memory
     /// is released. Guarded.
     pub fn destroy(self) {
-        // SAFETY: a guarded call on a valid context.
-        unsafe { pg_sys::DestroyParallelContext(self.context) };
+        // SAFETY: a guarded call on a valid context, which is not used any more.
+        unsafe { pg_sys::DestroyParallelContext(self.context.as_ptr()) };
     }
 
     /// Wait for the workers and leave parallel mode. The shared memory is released. Guarded.
     pub fn finish(self) {
-        // SAFETY: guarded calls on a valid context, which is not used any more.
-        unsafe {
-            pg_sys::WaitForParallelWorkersToFinish(self.context);
-            pg_sys::DestroyParallelContext(self.context);
-            pg_sys::ExitParallelMode();
-        }
+        wait_for_workers(self.context);
+        self.destroy();
+        // SAFETY: a guarded call, which ends the parallel mode that `prepare` began.
+        unsafe { pg_sys::ExitParallelMode() };
     }
 }
 

@@ -184,7 +184,7 @@ fn make(
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
     // SAFETY: the state is valid, and so is its condition.
     let (instrument, mut condition) =
-        unsafe { ((*executor.estate).es_instrument, Expression::from_raw(executor.condition)) };
+        unsafe { ((*executor.estate).es_instrument, Expression::or_null(executor.condition)) };
     condition.iter_mut().for_each(Expression::renew);
     let condition = condition.map_or(std::ptr::null_mut(), Expression::as_ptr);
     let again = make(executor.relation(), inserted, std::ptr::null_mut(), instrument, Some(executor));

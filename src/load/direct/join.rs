@@ -104,7 +104,7 @@ impl Joined {
     pub fn projection(&self, columns: &[Column], on_error: OnError) -> Projection {
         let (scan, quals) = (self.leaf().scan(), self.leaf().columns().by_quals);
         // SAFETY: the state has begun.
-        let (slot, condition) = unsafe { (Slot::from_raw(scan.ss_ScanTupleSlot), Expression::from_raw(scan.ps.qual)) };
+        let (slot, condition) = unsafe { (Slot::from_raw(scan.ss_ScanTupleSlot), Expression::or_null(scan.ps.qual)) };
         Projection::of_scan(slot, condition, &quals, columns, on_error)
     }
 

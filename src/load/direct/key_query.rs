@@ -13,7 +13,9 @@ use crate::guc;
 use crate::index::key_conflicts::Bits;
 use crate::server::lookup;
 use crate::server::relation::{OpenRelation, Relation, TupleDesc};
-use crate::server::statement::{self, About};
+use crate::server::role::set_option;
+use crate::server::session_state::SessionState;
+use crate::server::statement::{self, About, Checked, Surroundings};
 use crate::server::tuplestore::Tuplestore;
 use crate::server::unguarded as c;
 
@@ -126,7 +128,8 @@ impl KeyQuery {
         let environment = environment(keys, None);
         // SAFETY: the text and the environment outlive the call; the closure owns nothing.
         self.as_owner(|| unsafe {
-            c::guard(|| statement::count(self.text.as_ptr(), About::Table(self.parent), environment))
+            let surroundings = Surroundings { environment, ..Surroundings::NONE };
+            c::guard(|| statement::run(self.text.as_ptr(), 0, About::Table(self.parent), Checked::NONE, surroundings))
         })
     }
 
@@ -140,14 +143,14 @@ impl KeyQuery {
         };
         let environment = environment(keys, rows);
         let mut receiver = Receiver::new(found);
-        let receiver = (&raw mut receiver).cast();
+        let surroundings = Surroundings { environment, receiver: (&raw mut receiver).cast() };
         self.as_owner(|| {
             for text in texts.into_iter().flatten() {
                 // User-defined code may have run before the query, so the name in the text might mean another table or a
                 // view by now.
                 let about = About::Table(self.parent);
                 // SAFETY: text, environment and receiver outlive the call; the closure owns nothing.
-                unsafe { c::guard(|| statement::each(text.as_ptr(), about, environment, receiver)) };
+                unsafe { c::guard(|| statement::run(text.as_ptr(), 0, about, Checked::NONE, surroundings)) };
             }
         })
     }
@@ -159,31 +162,16 @@ impl KeyQuery {
         // It is held open so that it cannot be dropped.
         let parent = OpenRelation::find(self.parent, no_lock).ok_or_else(statement::replaced)?;
         let own = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_NOFORCE_RLS;
-        let (mut user, mut security) = (pg_sys::InvalidOid, 0);
-        // SAFETY: guarded calls, with local variables and strings that outlive them.
-        unsafe {
-            pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut security);
-            let level = pg_sys::NewGUCNestLevel();
-            let memory = CString::new(guc::maintenance_work_mem().to_string()).unwrap_or_default();
-            // Without statistics of the keys, the estimated cost could start JIT compilation for a query that runs once.
-            for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
-                pg_sys::set_config_option(
-                    name.as_ptr(),
-                    value.as_ptr(),
-                    pg_sys::GucContext::PGC_USERSET,
-                    pg_sys::GucSource::PGC_S_SESSION,
-                    pg_sys::GucAction::GUC_ACTION_SAVE,
-                    true,
-                    0,
-                    false,
-                );
-            }
-            pg_sys::SetUserIdAndSecContext(parent.get().owner(), security | own.cast_signed());
-            let result = query();
-            pg_sys::SetUserIdAndSecContext(user, security);
-            pg_sys::AtEOXact_GUC(true, level);
-            Ok(result)
+        let state = SessionState::note();
+        let memory = CString::new(guc::maintenance_work_mem().to_string()).unwrap_or_default();
+        // Without statistics of the keys, the estimated cost could start JIT compilation for a query that runs once.
+        for (name, value) in [(c"work_mem", memory.as_c_str()), (c"hash_mem_multiplier", c"1"), (c"jit", c"off")] {
+            set_option(name, value, pg_sys::GucContext::PGC_USERSET, pg_sys::GucAction::GUC_ACTION_SAVE);
         }
+        state.switch_to(parent.get().owner(), own);
+        let result = query();
+        state.restore();
+        Ok(result)
     }
 }
 

@@ -71,27 +71,25 @@ pub unsafe fn run(process: *mut Process) {
             rows(process, memory, std::ptr::null_mut());
             return;
         }
-        let mut callback = pg_sys::ErrorContextCallback::default();
-        let mut violation = std::mem::MaybeUninit::<RowViolation>::uninit();
-        RowViolation::push(&raw mut callback, violation.as_mut_ptr());
         let (slot, per_tuple) = ((*process).executor.slot().as_ptr(), (*process).executor.context().memory());
-        loop {
-            // Errors are copied to this context.
-            pg_sys::CurrentMemoryContext = per_tuple;
-            let error = attempt(|| rows(process, memory, violation.as_mut_ptr()));
-            if error.is_null() {
-                pg_sys::error_context_stack = callback.previous;
-                return;
+        RowViolation::watch(|violation| {
+            loop {
+                // Errors are copied to this context.
+                pg_sys::CurrentMemoryContext = per_tuple;
+                let error = attempt(|| rows(process, memory, violation));
+                if error.is_null() {
+                    return;
+                }
+                pg_sys::CurrentMemoryContext = memory;
+                if !(*violation).is_of_row(error) {
+                    unguarded::ReThrowError(error);
+                }
+                // The record is rejected, and the error is freed with the row's memory.
+                guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
+                unguarded::clear_virtual(slot);
+                unguarded::MemoryContextReset(per_tuple);
             }
-            pg_sys::CurrentMemoryContext = memory;
-            if !violation.assume_init_mut().is_of_row(error) {
-                unguarded::ReThrowError(error);
-            }
-            // The record is rejected, and the error is freed with the row's memory.
-            guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
-            unguarded::clear_virtual(slot);
-            unguarded::MemoryContextReset(per_tuple);
-        }
+        });
     }
 }
 

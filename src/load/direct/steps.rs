@@ -49,35 +49,33 @@ pub unsafe fn load(load: *mut Load) {
     unsafe {
         let mut leader: *mut Leader = std::ptr::null_mut();
         let mut original = Original::new();
-        let mut context = pg_sys::ErrorContextCallback::default();
-        Original::push(&raw mut original, &raw mut context);
         let state = SessionState::note();
-        let error = attempt(|| {
-            leader = guarded(|| {
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(prepare(&mut *load).or_raise())
-            });
-            loop {
-                work_on_file(leader);
-                blame(&mut *leader);
-                if !guarded(|| (*leader).go_on().or_raise()) {
-                    break;
+        let error = Original::watch(&raw mut original, || {
+            let error = attempt(|| {
+                leader = guarded(|| {
+                    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(prepare(&mut *load).or_raise())
+                });
+                loop {
+                    work_on_file(leader);
+                    blame(&mut *leader);
+                    if !guarded(|| (*leader).go_on().or_raise()) {
+                        break;
+                    }
                 }
-            }
-            guarded(|| {
-                let mut finalization = (*leader).finalize(&(*load).request).or_raise();
-                if let Some(statement) = (*load).statement {
-                    statement.add_triggers(&(*leader).process.executor);
-                }
-                (*leader).finish(&mut finalization, &mut (*load).measures.counts).or_raise();
+                guarded(|| {
+                    let mut finalization = (*leader).finalize(&(*load).request).or_raise();
+                    if let Some(statement) = (*load).statement {
+                        statement.add_triggers(&(*leader).process.executor);
+                    }
+                    (*leader).finish(&mut finalization, &mut (*load).measures.counts).or_raise();
+                });
             });
+            if error.is_null() { error } else { fail(leader.as_mut(), error, &raw mut original, state) }
         });
         if !error.is_null() {
-            let error = fail(leader.as_mut(), error, &raw mut original, state);
-            Original::pop(&raw mut context);
             unguarded::ReThrowError(error);
         }
         state.keep();
-        Original::pop(&raw mut context);
     }
 }
 

@@ -54,7 +54,7 @@ pub fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()>
     // Other sessions wait until this is done, and then find no copied rows.
     ObjectLock::new(records.oid(), 0, 0).take(Mode::Exclusive, Until::TransactionEnd);
     let mut copies = Vec::new();
-    records.for_each(|row| {
+    records.for_each(None, |row| {
         if is_copy(&records, row) {
             let owner = owner_here(row.oid(OWNER), &row.value(OWNER_NAME).into_text(), row.number(CLUSTER));
             copies.push((row.tid(), owner, row.all()));

@@ -22,7 +22,7 @@ use crate::load::{self, JobNumber, Load, Purpose};
 use crate::server::function::version_1;
 use crate::server::lookup::{function_named, qualified, schema_name};
 use crate::server::server_text::copied;
-use crate::server::statement::{self, About, Checked};
+use crate::server::statement::{self, About, Checked, Surroundings};
 use crate::server::unguarded::guarded;
 use crate::server::user_code;
 
@@ -79,7 +79,7 @@ pub unsafe fn run(job: *mut Job) {
             load::perform(guarded(begin));
             return;
         }
-        statement::run(text, 0, About::Call(function), Checked::NONE);
+        statement::run(text, 0, About::Call(function), Checked::NONE, Surroundings::NONE);
     }
 }
 

@@ -16,16 +16,16 @@ pub fn has_generated(constraints: &pg_sys::TupleConstr) -> bool {
     constraints.has_generated_stored
 }
 
-/// `TupleDescAttr`: attribute `index`, from 0.
+/// The array of attributes (`TupleDescAttr`). From 18 on it follows the array of compact attributes.
 ///
 /// # Safety
-/// A valid descriptor with more than `index` attributes.
-pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *mut pg_sys::FormData_pg_attribute {
-    // SAFETY: this function's contract covers both arguments. From 18 on the attributes follow the array of compact attributes.
+/// A valid descriptor.
+pub unsafe fn attributes(descriptor: pg_sys::TupleDesc) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: a valid descriptor has the array.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return (*descriptor).attrs.as_mut_ptr().add(index);
+        return (*descriptor).attrs.as_ptr();
         #[cfg(feature = "pg18")]
-        return pg_sys::TupleDescAttr(descriptor, i32::try_from(index).unwrap_or(0));
+        return pg_sys::TupleDescAttr(descriptor, 0);
     }
 }

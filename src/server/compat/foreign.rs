@@ -1,5 +1,7 @@
 //! Foreign scans of joins and upper relations: their paths, the relations below them, and rights to functions.
 
+use std::ptr::null_mut;
+
 use pgrx::pg_sys;
 
 use crate::server::node::Node;
@@ -13,109 +15,39 @@ pub struct Estimate {
     pub total: f64,
 }
 
-/// `create_foreignscan_path` for a base relation without pathkeys, outer path or private data. Guarded.
+/// Calls a function that makes a path, without pathkeys, outer path or private data.
+macro_rules! foreign_path {
+    ($make:ident, $root:ident, $rel:ident, $cost:ident $(, $lateral:expr)?) => {{
+        let (root, rel, none) = ($root.as_ptr(), $rel.as_ptr(), null_mut());
+        let Estimate { rows, startup, total } = $cost;
+        // SAFETY: a guarded call with the planner's own structures.
+        unsafe {
+            #[cfg(any(feature = "pg15", feature = "pg16"))]
+            return pg_sys::$make(root, rel, null_mut(), rows, startup, total, none, $($lateral,)? null_mut(), none);
+            #[cfg(feature = "pg17")]
+            return pg_sys::$make(root, rel, null_mut(), rows, startup, total, none, $($lateral,)? null_mut(), none, none);
+            #[cfg(feature = "pg18")]
+            return pg_sys::$make(root, rel, null_mut(), rows, 0, startup, total, none, $($lateral,)? null_mut(), none, none);
+        }
+    }};
+}
+
+/// `create_foreignscan_path` for a base relation. Guarded.
 pub fn create_foreignscan_path(
     root: Node<'_, pg_sys::PlannerInfo>,
     rel: Node<'_, pg_sys::RelOptInfo>,
     cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
-    let (none, lateral) = (std::ptr::null_mut::<pg_sys::List>(), rel.lateral_relids);
-    // SAFETY: a guarded call with the planner's own structures.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::create_foreignscan_path(
-            root.as_ptr(),
-            rel.as_ptr(),
-            none.cast(),
-            cost.rows,
-            cost.startup,
-            cost.total,
-            none,
-            lateral,
-            none.cast(),
-            none,
-        );
-        #[cfg(feature = "pg17")]
-        return pg_sys::create_foreignscan_path(
-            root.as_ptr(),
-            rel.as_ptr(),
-            none.cast(),
-            cost.rows,
-            cost.startup,
-            cost.total,
-            none,
-            lateral,
-            none.cast(),
-            none,
-            none,
-        );
-        #[cfg(feature = "pg18")]
-        return pg_sys::create_foreignscan_path(
-            root.as_ptr(),
-            rel.as_ptr(),
-            none.cast(),
-            cost.rows,
-            0,
-            cost.startup,
-            cost.total,
-            none,
-            lateral,
-            none.cast(),
-            none,
-            none,
-        );
-    }
+    foreign_path!(create_foreignscan_path, root, rel, cost, rel.lateral_relids)
 }
 
-/// `create_foreign_upper_path` with the relation's own target, and without pathkeys, outer path or private data. Guarded.
+/// `create_foreign_upper_path` with the relation's own target. Guarded.
 pub fn create_foreign_upper_path(
     root: Node<'_, pg_sys::PlannerInfo>,
     rel: Node<'_, pg_sys::RelOptInfo>,
     cost: Estimate,
 ) -> *mut pg_sys::ForeignPath {
-    let none = std::ptr::null_mut::<pg_sys::List>();
-    // SAFETY: a guarded call with the planner's own structures.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::create_foreign_upper_path(
-            root.as_ptr(),
-            rel.as_ptr(),
-            none.cast(),
-            cost.rows,
-            cost.startup,
-            cost.total,
-            none,
-            none.cast(),
-            none,
-        );
-        #[cfg(feature = "pg17")]
-        return pg_sys::create_foreign_upper_path(
-            root.as_ptr(),
-            rel.as_ptr(),
-            none.cast(),
-            cost.rows,
-            cost.startup,
-            cost.total,
-            none,
-            none.cast(),
-            none,
-            none,
-        );
-        #[cfg(feature = "pg18")]
-        return pg_sys::create_foreign_upper_path(
-            root.as_ptr(),
-            rel.as_ptr(),
-            none.cast(),
-            cost.rows,
-            0,
-            cost.startup,
-            cost.total,
-            none,
-            none.cast(),
-            none,
-            none,
-        );
-    }
+    foreign_path!(create_foreign_upper_path, root, rel, cost)
 }
 
 /// Returns a relation of the range table; it stays open until the executor ends. Guarded.

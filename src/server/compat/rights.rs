@@ -45,20 +45,35 @@ pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
     }
 }
 
+/// The struct that has the rights to a relation.
+#[cfg(feature = "pg15")]
+type Entry = pg_sys::RangeTblEntry;
+#[cfg(not(feature = "pg15"))]
+type Entry = pg_sys::RTEPermissionInfo;
+
+/// # Safety
+/// An item that the parser has made with its entry.
+unsafe fn entry_of<'a>(item: *const pg_sys::ParseNamespaceItem) -> &'a mut Entry {
+    // SAFETY: the item has an entry, which nothing else uses meanwhile.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return &mut *(*item).p_rte;
+        #[cfg(not(feature = "pg15"))]
+        return &mut *(*item).p_perminfo;
+    }
+}
+
 /// Returns the rights that an expression over a relation requires, from its range table entry.
 ///
 /// # Safety
 /// A valid entry.
 pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
-    // SAFETY: the parser has made the item with its entry.
+    // SAFETY: the parser has made the item with its entry, which has a set.
     unsafe {
-        #[cfg(feature = "pg15")]
-        let entry = (*item).p_rte;
-        #[cfg(not(feature = "pg15"))]
-        let entry = (*item).p_perminfo;
+        let entry = entry_of(item);
         Rights {
-            selects: (*entry).requiredPerms & pg_sys::AclMode::from(pg_sys::ACL_SELECT) != 0,
-            selected: ColumnSet::from_raw((*entry).selectedCols),
+            selects: entry.requiredPerms & pg_sys::AclMode::from(pg_sys::ACL_SELECT) != 0,
+            selected: ColumnSet::from_raw(entry.selectedCols),
         }
     }
 }
@@ -70,13 +85,7 @@ pub unsafe fn wanted_rights(item: *const pg_sys::ParseNamespaceItem) -> Rights {
 /// A valid entry. Raises nothing.
 pub unsafe fn want_insert(item: *const pg_sys::ParseNamespaceItem) {
     // SAFETY: the parser has made the item with its entry.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let entry = (*item).p_rte;
-        #[cfg(not(feature = "pg15"))]
-        let entry = (*item).p_perminfo;
-        (*entry).requiredPerms = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
-    }
+    unsafe { entry_of(item) }.requiredPerms = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
 }
 
 /// Makes a plan insert into these columns of a relation without the right to.
@@ -94,10 +103,7 @@ pub unsafe fn forgo_insert_rights(plan: *mut pg_sys::PlannedStmt, relid: pg_sys:
         let (list, insert) = ((*plan).permInfos, u64::from(pg_sys::ACL_INSERT));
         let Some(list) = list.as_ref() else { return };
         for i in 0..usize::try_from(list.length).unwrap_or(0) {
-            #[cfg(feature = "pg15")]
-            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RangeTblEntry>();
-            #[cfg(not(feature = "pg15"))]
-            let entry = (*list.elements.add(i)).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
+            let entry = (*list.elements.add(i)).ptr_value.cast::<Entry>();
             if (*entry).relid == relid && (*entry).requiredPerms & insert != 0 {
                 (*entry).insertedCols = bms_del_members((*entry).insertedCols, columns.as_ptr());
             }
@@ -116,9 +122,10 @@ pub unsafe fn insert_into(state: *mut pg_sys::ParseState, relation: pg_sys::Rela
     // SAFETY: the parser has made the state with one entry; the list holds integers.
     unsafe {
         #[cfg(feature = "pg15")]
-        let entry = (*(*(*state).p_rtable).elements).ptr_value.cast::<pg_sys::RangeTblEntry>();
+        let list = (*state).p_rtable;
         #[cfg(not(feature = "pg15"))]
-        let entry = (*(*(*state).p_rteperminfos).elements).ptr_value.cast::<pg_sys::RTEPermissionInfo>();
+        let list = (*state).p_rteperminfos;
+        let entry = (*(*list).elements).ptr_value.cast::<Entry>();
         (*entry).requiredPerms |= pg_sys::AclMode::from(pg_sys::ACL_INSERT);
         let Some(numbers) = CopyGetAttnums((*relation).rd_att, relation, names).as_ref() else { return };
         for i in 0..usize::try_from(numbers.length).unwrap_or(0) {

@@ -4,6 +4,7 @@ use pg_bulk_storage::page::Page;
 use pgrx::pg_sys;
 
 use super::version::MAJOR;
+use crate::server::call::{calls, variables};
 use crate::server::relation::Relation;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
@@ -16,13 +17,10 @@ pub type Locator = pg_sys::RelFileLocator;
 
 /// A relation's `rd_node`, `rd_locator` from 16 on.
 pub fn locator(relation: Relation<'_>) -> Locator {
-    // SAFETY: the relation is open.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return (*relation.as_ptr()).rd_node;
-        #[cfg(not(feature = "pg15"))]
-        return (*relation.as_ptr()).rd_locator;
-    }
+    #[cfg(feature = "pg15")]
+    return relation.get().rd_node;
+    #[cfg(not(feature = "pg15"))]
+    return relation.get().rd_locator;
 }
 
 /// Whether both locators mean one file.
@@ -36,27 +34,20 @@ pub fn is_same_file(a: Locator, b: Locator) -> bool {
 /// Whether a relation's file was created in this transaction, so that nothing refers to it after a crash. Only the
 /// process that has created it can tell.
 pub fn is_new_file(relation: Relation<'_>) -> bool {
-    // SAFETY: the relation is open.
-    unsafe {
-        let relation = relation.as_ptr();
-        #[cfg(feature = "pg15")]
-        let renewed = (*relation).rd_firstRelfilenodeSubid;
-        #[cfg(not(feature = "pg15"))]
-        let renewed = (*relation).rd_firstRelfilelocatorSubid;
-        (*relation).rd_createSubid != 0 || renewed != 0
-    }
+    let entry = relation.get();
+    #[cfg(feature = "pg15")]
+    let renewed = entry.rd_firstRelfilenodeSubid;
+    #[cfg(not(feature = "pg15"))]
+    let renewed = entry.rd_firstRelfilelocatorSubid;
+    entry.rd_createSubid != 0 || renewed != 0
 }
 
 /// Returns the subtransaction that assigned a relation's current file, if it belongs to this transaction.
 pub fn new_file_subid(relation: Relation<'_>) -> pg_sys::SubTransactionId {
-    // SAFETY: the relation is open.
-    unsafe {
-        let relation = relation.as_ptr();
-        #[cfg(feature = "pg15")]
-        return (*relation).rd_newRelfilenodeSubid;
-        #[cfg(not(feature = "pg15"))]
-        return (*relation).rd_newRelfilelocatorSubid;
-    }
+    #[cfg(feature = "pg15")]
+    return relation.get().rd_newRelfilenodeSubid;
+    #[cfg(not(feature = "pg15"))]
+    return relation.get().rd_newRelfilelocatorSubid;
 }
 
 /// `RelationSetNewRelfilenumber`, of a relation that is locked exclusively. Guarded.
@@ -71,19 +62,27 @@ pub fn set_new_file(relation: Relation<'_>, persistence: std::ffi::c_char) {
     }
 }
 
+variables! {
+    fn wal_level() -> i32 = wal_level;
+    fn wal_log_hints() -> bool = wal_log_hints;
+}
+
+// SAFETY: reads shared memory.
+calls! {
+    fn has_checksums() -> bool = DataChecksumsEnabled();
+}
+
 /// `RelationNeedsWAL`: a permanent relation, unless its storage is new in this transaction and wal_level is minimal.
 pub fn needs_wal(relation: Relation<'_>) -> bool {
     let permanent = relation.persistence() == pg_sys::RELPERSISTENCE_PERMANENT;
-    // SAFETY: a setting.
-    let minimal = unsafe { pg_sys::wal_level } < pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed();
+    let minimal = wal_level() < pg_sys::WalLevel::WAL_LEVEL_REPLICA.cast_signed();
     permanent && !(minimal && is_new_file(relation))
 }
 
 /// Whether a heap page must be dirty before visibilitymap_set logs that it is all-visible: true if the page gets the
 /// record's LSN (XLogHintBitIsNeeded). From 17 on, XLogRegisterBuffer asserts a dirty page in any case. Guarded.
 pub fn dirties_visible(relation: Relation<'_>) -> bool {
-    // SAFETY: a setting, and a guarded call that reads shared memory.
-    needs_wal(relation) && (MAJOR >= 17 || unsafe { pg_sys::wal_log_hints || pg_sys::DataChecksumsEnabled() })
+    needs_wal(relation) && (MAJOR >= 17 || wal_log_hints() || has_checksums())
 }
 
 /// `relpath` of the main fork, relative to the data directory. None if another storage manager than the one for magnetic
