@@ -42,6 +42,13 @@ impl<'a> PathOrder<'a> {
 }
 
 impl<'a> Planner<'a> {
+    /// The relation with this index of the range table.
+    pub fn rel(self, place: pg_sys::Index) -> Option<Node<'a, pg_sys::RelOptInfo>> {
+        let is_there = (1..self.simple_rel_array_size).contains(&i32::try_from(place).ok()?);
+        // SAFETY: the array has this many elements, from 1 on, each a relation or null.
+        unsafe { is_there.then(|| Node::from_raw(*self.simple_rel_array.add(place as usize)))? }
+    }
+
     /// The range table entry of a base relation.
     pub fn entry(self, index: pg_sys::Index) -> Option<Node<'a, pg_sys::RangeTblEntry>> {
         let root = *self;
@@ -177,5 +184,27 @@ impl<'a> PlannedRelation<'a> {
                 }
             }
         }
+    }
+}
+
+impl<'a> Node<'a, pg_sys::Path> {
+    /// The paths right below this one, the outer one of a join first. Empty for scans, and for paths that are not in the
+    /// table.
+    pub fn below(self) -> Vec<Node<'a, pg_sys::Path>> {
+        macro_rules! only {
+            ($($path:ident),*) => {
+                $(if let Some(path) = self.as_a::<pg_sys::$path>() {
+                    return vec![path.subpath()];
+                })*
+            };
+        }
+        only!(AggPath, GroupPath, LimitPath, LockRowsPath, MaterialPath, MemoizePath, ProjectionPath, ProjectSetPath);
+        only!(SortPath, SubqueryScanPath, UniquePath, UpperUniquePath, WindowAggPath);
+        if let Some(join) = self.as_a::<pg_sys::JoinPath>() {
+            return vec![join.outerjoinpath(), join.innerjoinpath()];
+        }
+        let append = self.as_a::<pg_sys::AppendPath>().map(|append| append.subpaths());
+        let merge = self.as_a::<pg_sys::MergeAppendPath>().map(|append| append.subpaths());
+        append.or(merge).map_or_else(Vec::new, |paths| paths.iter().collect())
     }
 }
