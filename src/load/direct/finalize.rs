@@ -7,7 +7,7 @@
 //!   then: fire triggers
 //! ```
 //!
-//! With `on_error = table`, rows may be rejected here ([`super::removed_rows`], [`super::orphans`]). Then foreign keys
+//! With `on_error = table`, rows may be rejected here ([`super::removed_rows`]). Then foreign keys
 //! are checked, and triggers queued, after all relations have their indexes and it is known which rows stay.
 //!
 //! The leader locks every relation that a worker may write to, because a worker's locks end with the worker, long

@@ -17,8 +17,11 @@
 //! The tricky point is the memory of a record's values. One record may have many rows in the join, and resetting the
 //! memory of one row must not free the record's values. So fields are converted in the memory of the leaf, which is
 //! reset at the next record. All other values are in the memory of the row, as in any load.
+//!
+//! Instrumentation of a plan that several processes run, for EXPLAIN ANALYZE. The figures of all processes are added
+//! for each node, as in a parallel query (ExecParallelReportInstrumentation, ExecParallelRetrieveInstrumentation,
+//! execParallel.c).
 
-pub mod figures;
 pub mod leaf;
 
 use std::ffi::{CStr, CString, c_char};
@@ -35,8 +38,7 @@ use crate::rows::soft::OnError;
 use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::sent::sent;
-use crate::server::slot::ExprContext;
-use crate::server::slot::Slot;
+use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded::{self, Opaque};
 
 /// A plan that is ready to run.
@@ -230,5 +232,52 @@ pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
             *arrays.nulls().add(at) = *(*slot).tts_isnull.add(at);
         }
         true
+    }
+}
+
+/// Number of measured nodes. Guarded.
+pub fn nodes(join: &Join) -> usize {
+    // SAFETY: the state has begun.
+    unsafe {
+        if (*(*join.joined.top).state).es_instrument == 0 {
+            return 0;
+        }
+        compat::nodes_of(join.joined.top).len()
+    }
+}
+
+/// In a worker that is done: adds its figures to its own in shared memory. Guarded.
+pub fn report(join: &Join, figures: &mut [pg_sys::Instrumentation]) {
+    // With another number of nodes, the nodes cannot be matched with the leader's.
+    if join.measured == 0 || nodes(join) != join.measured {
+        return;
+    }
+    // SAFETY: guarded calls; the state has begun.
+    unsafe {
+        for (node, figure) in compat::nodes_of(join.joined.top).into_iter().zip(figures) {
+            let own = (*node).instrument;
+            if !own.is_null() {
+                pg_sys::InstrEndLoop(own);
+                pg_sys::InstrAggNode(figure, own);
+            }
+        }
+    }
+}
+
+/// In the leader: adds the figures of this many workers. Guarded.
+pub fn take(join: &Join, figures: &mut [pg_sys::Instrumentation], workers: usize) {
+    let count = nodes(join);
+    if count == 0 {
+        return;
+    }
+    for figures in figures.chunks_exact_mut(count).take(workers) {
+        // SAFETY: guarded calls; the state has begun.
+        unsafe {
+            for (node, figure) in compat::nodes_of(join.joined.top).into_iter().zip(figures) {
+                if !(*node).instrument.is_null() {
+                    pg_sys::InstrAggNode((*node).instrument, figure);
+                }
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use pg_bulk_text::dialect::Eol;
 use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
-use super::shared::Shared;
+use super::spec::Shared;
 use super::wide::{MessageKind, Received, Wide};
 use crate::error::{Error, Result};
 use crate::guc;

@@ -18,14 +18,13 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use self::failed::{blame, fail};
-use super::executor::{self, Executor};
+use super::executor::{self, Executor, inserted_by};
 use super::finalize::{self, Finalization, Written};
 use super::leader::Leader;
-use super::leader::reading::workers_for;
+use super::leader::prepare::workers_for;
 use super::new_files::PATIENCE;
 use super::process::{Beginning, Process, Pull};
 use super::row_loop;
-use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::options::LoadOptions;
 use crate::load::query;

@@ -12,13 +12,12 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::executor;
-use super::join::{self, Join, figures};
-use super::origin::Traces;
-use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
+use super::join::{self, Join};
+use super::origin::{Tracer, Traces};
+use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe};
 use super::rejects::Rejects;
 use super::row_loop;
-use super::shared::Shared;
-use super::spec::{LoadTask, Spec, condition_node};
+use super::spec::{LoadTask, Shared, Spec, condition_node};
 use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
 use crate::heap::leaves;
@@ -110,7 +109,7 @@ fn finish(State { team, process, target }: &mut State) {
     if let Some(Pull::Join(join)) = process.pull.take() {
         let figures = team.slice(team.task().figures).chunks_exact(join.measured.max(1)).nth(team.number - 1);
         // SAFETY: the figures of this worker alone.
-        figures::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
+        join::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
     // SAFETY: the worker has no row left, and has written its keys.

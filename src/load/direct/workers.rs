@@ -7,11 +7,10 @@ use pg_bulk_text::dialect::Eol;
 use pg_bulk_text::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::join::figures;
+use super::join;
 use super::leader::Leader;
 use super::rejects::{RejectTally, TooMuch};
-use super::shared::Shared;
-use super::spec::LoadTask;
+use super::spec::{LoadTask, Shared};
 use crate::error::{Error, Result};
 use crate::index::shared_sorts::SharedSorts;
 use crate::input::chunk_order::Grid;
@@ -63,7 +62,7 @@ impl Leader {
         self.spec.send(&mut spec);
         let has_limit = self.process.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        let nodes = self.process.join().map_or(0, figures::nodes);
+        let nodes = self.process.join().map_or(0, join::nodes);
         // Only figures that are asked for are added up.
         let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
         let mut figure = pg_sys::Instrumentation::default();
@@ -179,7 +178,7 @@ impl Leader {
                 if let Some(join) = self.process.join() {
                     // SAFETY: the workers have ended.
                     let figures = unsafe { &mut *Exclusive::pointer(team.slice(team.task().figures)) };
-                    figures::take(join, figures, team.launched());
+                    join::take(join, figures, team.launched());
                 }
             }
             self.gather()?;
