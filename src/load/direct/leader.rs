@@ -22,7 +22,7 @@ use pgrx::pg_sys;
 use self::prepare::{fields_of, is_safe_to_read, most_workers, traces, workers_for};
 use super::held::HeldRelations;
 use super::origin::{Earlier, ReadPosition, Traces};
-use super::process::{File, Process, Quota};
+use super::process::{Process, Recipe, policy_of};
 use super::rejects::{Rejects, TooMuch};
 use super::spec::{LoadTask, Shared, Spec};
 use crate::error::{Error, Result};
@@ -36,11 +36,9 @@ use crate::load::report::Counts;
 use crate::load::source::{self, FurtherFile};
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
-use crate::program::projection::Projection;
 use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::ragged::Ragged;
-use crate::rows::soft::Tolerance;
 use crate::server::progress::Figures;
 use crate::server::team::Team;
 
@@ -91,12 +89,12 @@ impl Leader {
     /// The phases of the load.
     pub fn phases(&mut self) -> &mut Phases {
         // SAFETY: the load outlives its leader.
-        unsafe { &mut *self.process.progress.phases }
+        unsafe { &mut *self.process.writer.progress.phases }
     }
 
     /// Appended rows of a relation, by all processes.
     pub fn total(&self, index: usize) -> u64 {
-        self.process.heaps.rows_of(index) + self.by_workers(index)
+        self.process.writer.heaps.rows_of(index) + self.by_workers(index)
     }
 
     pub fn by_workers(&self, index: usize) -> u64 {
@@ -183,17 +181,17 @@ impl Leader {
     /// file lives in the current memory context.
     pub fn go_on(&mut self) -> Result<bool> {
         let Some(Further { source, workers }) = self.files.further.pop_front() else { return Ok(false) };
-        self.process.tolerance.report(None);
+        self.process.policy.tolerance.report(None);
         self.report_ragged();
         self.keep_track();
         self.process.rows.close()?;
         let FurtherFile { options, path, mapping, projection } = source;
-        let executor = self.process.executor;
+        let executor = self.process.writer.executor;
         let mut rows = source::open_rows(executor.relation(), &options, Some(&mapping))?;
         rows.stream_mut().mark_splits(FileChunks::is_large);
-        let traces = if self.process.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
+        let traces = if self.process.writer.tracer.traces == Traces::Nothing { Traces::Nothing } else { traces(&rows) };
         let copy = &options.copy;
-        self.workers.most = most_workers(&rows, &options, self.process.recipe.defaults.takes_ids()).min(workers);
+        self.workers.most = most_workers(&rows, &options, self.process.writer.recipe.defaults.takes_ids()).min(workers);
         self.too_much = None;
         (self.files.header, self.files.name) = (copy.header(), options.location.display().to_string());
         self.spec.input.path = path;
@@ -202,13 +200,11 @@ impl Leader {
         self.spec.input.encoding = rows.stream().encoding();
         self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
-        let projection = projection
-            .zip(options.foreign())
-            .map(|(nodes, foreign)| Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory()));
+        let projection = Recipe::projection(projection, None, &options, &mapping, &executor, rows.columns());
         *self.alone = Shared::alone();
         self.use_own_state();
         let counts = &self.counts;
-        self.process.progress.before = Figures {
+        self.process.writer.progress.before = Figures {
             bytes: counts.bytes_read,
             rows: self.files.made,
             excluded: counts.filtered,
@@ -216,14 +212,8 @@ impl Leader {
             ..Figures::default()
         };
         self.phases().show(|figures| figures.workers = 0);
-        self.process.switch_to_file(File {
-            rows,
-            projection,
-            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
-            rejects: Rejects::new(copy, std::ptr::null_mut()),
-            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
-            traces,
-        });
+        let rejects = Rejects::new(copy, std::ptr::null_mut());
+        self.process.switch_to_file(rows, policy_of(copy), projection, rejects, traces);
         self.files.current = (!self.files.further.is_empty()).then_some((options, mapping));
         Ok(true)
     }
@@ -231,13 +221,13 @@ impl Leader {
     /// Reports the current file's records with another number of fields: in a note, or in a notice of a statement that
     /// returns no notes.
     pub fn report_ragged(&mut self) {
-        let Process { rows, tolerance, .. } = &self.process;
+        let Process { rows, policy, .. } = &self.process;
         let ragged = std::mem::take(&mut self.files.ragged);
         let notices = rows.ragged_notices(&ragged);
-        if self.process.heaps.is_dry {
+        if self.process.writer.heaps.is_dry {
             notices.into_iter().for_each(Error::notice);
         } else if self.spec.input.foreign.is_some() {
-            tolerance.report_ragged(rows, &ragged);
+            policy.tolerance.report_ragged(rows, &ragged);
         } else {
             self.notes.extend(notices.iter().map(|notice| notice.message().to_owned()));
         }
@@ -256,8 +246,8 @@ impl Leader {
             mapping,
             identity: process.rows.stream().identity(),
             source,
-            traces: process.tracer.traces,
-            anchors: std::mem::take(&mut process.tracer.origins.anchors),
+            traces: process.writer.tracer.traces,
+            anchors: std::mem::take(&mut process.writer.tracer.origins.anchors),
             relation: process.rows.context.relation_name.clone(),
             described: process.rows.context.described.clone(),
         });

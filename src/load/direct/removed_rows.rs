@@ -129,7 +129,7 @@ impl Leader {
         let mut old = number_of(&other.tid());
         if is_own {
             self.remove(other, RemovalReason::Duplicate)?;
-            if self.process.rejects.has_room() || !self.process.progress.by_file.is_none() {
+            if self.process.writer.rejects.has_room() || !self.process.writer.progress.by_file.is_none() {
                 conflicts.supersede(old);
             }
             let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
@@ -179,7 +179,7 @@ impl Leader {
         let mut keys = Vec::new();
         // The last rows come first here, but records are found fastest in the order of the file.
         let mut late =
-            (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(conflicts.memory));
+            (keep == Keep::New && self.process.writer.rejects.has_room()).then(|| NumberSort::new(conflicts.memory));
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
             keys.clear();
@@ -256,7 +256,7 @@ impl Leader {
     ) -> Result<NumberSort<6>> {
         // Merges rows and ranges of tuple positions, both in heap order.
         let mut ranges = NumberSort::<4>::new(memory);
-        self.process.tracer.origins.for_each(number, |block, first, count, place| {
+        self.process.writer.tracer.origins.for_each(number, |block, first, count, place| {
             let first = (u64::from(block) << 16) | u64::from(first);
             ranges.put([first, u64::from(count), place.position, place.behind]);
         })?;
@@ -285,7 +285,7 @@ impl Leader {
 
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
     fn move_figure(&self, place: RecordPosition, reason: RemovalReason) {
-        let Some(figures) = self.process.progress.by_file.of(file_of(place.position)) else { return };
+        let Some(figures) = self.process.writer.progress.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
         let counter = if reason == RemovalReason::Duplicate { &figures.duplicate } else { &figures.rejected };
         counter.fetch_add(1, Relaxed);
@@ -299,9 +299,9 @@ impl Leader {
     }
 
     fn keep_record(&mut self, place: RecordPosition, complaint: Complaint) -> Result<()> {
-        if self.process.rejects.has_room() {
+        if self.process.writer.rejects.has_room() {
             let reject = self.reject_at(place, complaint)?;
-            self.process.rejects.keep_bytes(&reject.write());
+            self.process.writer.rejects.keep_bytes(&reject.write());
         }
         Ok(())
     }
@@ -349,7 +349,7 @@ impl Leader {
         } else {
             self.counts.rejected += 1;
         }
-        let rejects = &self.process.rejects;
+        let rejects = &self.process.writer.rejects;
         if reason == RemovalReason::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
             return Err(rejects.too_many());
         }
@@ -358,12 +358,12 @@ impl Leader {
 
     /// Reads the record at a place again.
     fn reject_at(&mut self, place: RecordPosition, complaint: Complaint) -> Result<Reject> {
-        if self.process.tracer.traces == Traces::Lines {
+        if self.process.writer.tracer.traces == Traces::Lines {
             return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
         }
         let source = self.source();
         let process = &mut self.process;
-        process.tracer.origins.find(&mut self.files.target, &source, &mut process.rows, place)?;
+        process.writer.tracer.origins.find(&mut self.files.target, &source, &mut process.rows, place)?;
         Ok(Reject::new(&mut process.rows, complaint))
     }
 
@@ -377,7 +377,7 @@ impl Leader {
     /// Rows of a relation in the order of the file. Guarded; the order lives in the current memory context.
     pub fn file_order(&mut self, number: usize, memory: i32) -> Result<FileOrder> {
         let mut sort = NumberSort::new(memory);
-        self.process.tracer.origins.for_each(number, |block, first, count, place| {
+        self.process.writer.tracer.origins.for_each(number, |block, first, count, place| {
             sort.put([place.position, place.behind, (u64::from(block) << 16) | u64::from(first), count.into()]);
         })?;
         sort.sort();

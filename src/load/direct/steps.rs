@@ -23,7 +23,7 @@ use super::finalize::{self, Finalization, Written};
 use super::leader::Leader;
 use super::leader::prepare::workers_for;
 use super::new_files::PATIENCE;
-use super::process::{Beginning, Process, Pull};
+use super::process::{Beginning, Pull, Writer};
 use super::row_loop;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::options::LoadOptions;
@@ -65,7 +65,7 @@ pub unsafe fn load(load: *mut Load) {
             guarded(|| {
                 let mut finalization = (*leader).finalize(&(*load).request).or_raise();
                 if let Some(statement) = (*load).statement {
-                    statement.add_triggers(&(*leader).process.executor);
+                    statement.add_triggers(&(*leader).process.writer.executor);
                 }
                 (*leader).finish(&mut finalization, &mut (*load).measures.counts).or_raise();
             });
@@ -125,18 +125,18 @@ unsafe fn work_on_file(leader: *mut Leader) {
             row_loop::run(process);
         } else if (*leader).workers.most > 0 && (*process).join().is_some() {
             // The plan asks for records. The process in which it asks for the second record starts the workers.
-            (*process).quota.records = (*process).quota.skip + 1;
-            (*process).quota.beginning =
+            (*process).writer.records = (*process).policy.skip_left + 1;
+            (*process).beginning =
                 Some(Beginning { begin: start_workers, leader: leader.cast(), memory: pg_sys::CurrentMemoryContext });
             row_loop::run(process);
-            (*process).quota.beginning = None;
-            (*process).quota.records = u64::MAX;
+            (*process).beginning = None;
+            (*process).writer.records = u64::MAX;
         } else if (*leader).workers.most > 0 {
-            (*process).quota.records = (*process).quota.skip + 1;
+            (*process).writer.records = (*process).policy.skip_left + 1;
             row_loop::run(process);
             point_plain!("load.first");
-            let ended = (*process).quota.records > 0;
-            (*process).quota.records = u64::MAX;
+            let ended = (*process).writer.records > 0;
+            (*process).writer.records = u64::MAX;
             if !ended {
                 start_workers(leader.cast());
                 row_loop::run(process);
@@ -144,7 +144,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
         } else {
             row_loop::run(process);
         }
-        if let Some(Pull::Query(query)) = (*process).pull {
+        if let Some(Pull::Query(query)) = (*process).writer.pull {
             query::finish(query);
         }
         point_plain!("load.rows");
@@ -183,7 +183,7 @@ impl Leader {
             return;
         }
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
-            finalize::count_rows(*oid, self.total(index) - self.process.heaps.counted_rows_of(index));
+            finalize::count_rows(*oid, self.total(index) - self.process.writer.heaps.counted_rows_of(index));
         }
     }
 
@@ -200,16 +200,16 @@ impl Leader {
 
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
     fn close_heaps(&mut self, options: &LoadOptions) -> Result<Finalization> {
-        let disturbed = self.held.is_disturbed(|index| self.process.heaps.counted_rows_of(index))?;
+        let disturbed = self.held.is_disturbed(|index| self.process.writer.heaps.counted_rows_of(index))?;
         self.count_rows();
-        self.process.tracer.origins.sort_anchors();
+        self.process.writer.tracer.origins.sort_anchors();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
             let written = self.total(index) > 0;
-            let Process { heaps, tracer, .. } = &mut self.process;
+            let Writer { heaps, tracer, .. } = &mut self.process.writer;
             collectors.push(if written { heaps.take_collectors(index, tracer)? } else { Vec::new() });
         }
-        if disturbed && self.process.heaps.stamp.frozen {
+        if disturbed && self.process.writer.heaps.stamp.frozen {
             let message = "a function has changed rows of the table while frozen rows were being loaded";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("Load without freeze, or without the function."));
@@ -218,24 +218,24 @@ impl Leader {
             // A function may have changed rows or inserted others, so indexes are built from the table.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
-        self.process.heaps.release();
+        self.process.writer.heaps.release();
         point!("load.finalize");
         let written = |(index, &(oid, traits))| Written {
             index,
             oid,
             traits,
             rows: self.total(index),
-            start: self.process.heaps.start_of(index),
-            elsewhere: self.process.heaps.elsewhere(index),
+            start: self.process.writer.heaps.start_of(index),
+            elsewhere: self.process.writer.heaps.elsewhere(index),
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
         Ok(Finalization {
-            executor: self.process.executor,
-            stamp: self.process.heaps.stamp,
+            executor: self.process.writer.executor,
+            stamp: self.process.writer.heaps.stamp,
             relations,
             option: options.indexes,
-            files: self.process.heaps.plan.files,
+            files: self.process.writer.heaps.plan.files,
             workers: self.workers.launched,
             builders: self.workers.at_once,
             // This does not depend on the number of new rows: workers build the indexes of whole tables.
@@ -253,14 +253,14 @@ impl Leader {
         finalization.close_files();
         self.held.close();
         // SAFETY: the load has no row left, and finalize has ended.
-        unsafe { executor::tear_down(&self.process.executor) };
+        unsafe { executor::tear_down(&self.process.writer.executor) };
         // SAFETY: finalize has ended, which had the copies.
-        unsafe { self.process.heaps.plan.release() };
+        unsafe { self.process.writer.heaps.plan.release() };
         point!("load.finalized");
-        if self.process.tolerance.on_error == OnError::Table {
-            self.process.tolerance.bad_rows = self.counts.rejected;
+        if self.process.policy.tolerance.on_error == OnError::Table {
+            self.process.policy.tolerance.bad_rows = self.counts.rejected;
         }
-        self.process.tolerance.report(self.process.rejects.kept_by());
+        self.process.policy.tolerance.report(self.process.writer.rejects.kept_by());
         self.report_ragged();
         if self.replaced > 0 {
             let rows = if self.replaced == 1 { "1 row was".to_owned() } else { format!("{} rows were", self.replaced) };

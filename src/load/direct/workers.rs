@@ -60,7 +60,7 @@ impl Leader {
         self.spec.keys.earlier_workers = self.workers.launched;
         let mut spec = Vec::new();
         self.spec.send(&mut spec);
-        let has_limit = self.process.rejects.limit.is_some();
+        let has_limit = self.process.writer.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
         let nodes = self.process.join().map_or(0, join::nodes);
         // Only figures that are asked for are added up.
@@ -70,7 +70,7 @@ impl Leader {
         unsafe { pg_sys::InstrInit(&raw mut figure, options) };
         let mut image = Image::new();
         let spec = image.array(spec);
-        let sequences = image.array(self.process.recipe.defaults.sequences());
+        let sequences = image.array(self.process.writer.recipe.defaults.sequences());
         let counters = image.array(self.spec.traits.iter().map(|_| AtomicU64::new(0)));
         let rejects = image.array((0..chunks).map(|_| RejectTally::new()));
         let figures = image.array((0..wanted * nodes).map(|_| Exclusive::new(figure)));
@@ -124,15 +124,17 @@ impl Leader {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
         if has_limit {
-            self.process.rejects.tallies = Some(rejects);
+            self.process.writer.rejects.tallies = Some(rejects);
         }
-        self.process.chunks = match &list {
-            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.recipe.defaults.takes_ids()))),
+        self.process.writer.chunks = match &list {
+            Some(list) => {
+                Chunks::Listed(Box::new(Listed::new(list, states, self.process.writer.recipe.defaults.takes_ids())))
+            }
             None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
         self.process.rows.stream_mut().let_caller_switch();
         self.process.rows.end_stream();
-        self.process.wide.set_queues(queues);
+        self.process.writer.wide.set_queues(queues);
         Ok(())
     }
 
@@ -143,7 +145,7 @@ impl Leader {
             match SharedFiles::create() {
                 Some(files) => {
                     self.spec.keys.files = files.handle();
-                    self.process.heaps.share_files(files);
+                    self.process.writer.heaps.share_files(files);
                 }
                 None => self.spec.keys.list.clear(),
             }
@@ -155,7 +157,7 @@ impl Leader {
             match SharedSorts::create(sorts, self.spec.keys.participants) {
                 Some(sorts) => {
                     self.spec.keys.sorts = sorts.handle();
-                    self.process.heaps.share_sorts(sorts);
+                    self.process.writer.heaps.share_sorts(sorts);
                 }
                 None => self.spec.keys.list.retain(|planned| planned.sort.is_none()),
             }
@@ -165,7 +167,7 @@ impl Leader {
     /// Receives what workers still send, and waits for the workers.
     pub fn end(&mut self) -> Result<()> {
         if self.workers.team.is_some() {
-            self.process.receive_all()?;
+            self.process.writer.receive_all(&self.process.rows)?;
             // Pages of the leader still contain rows of workers.
             if self.is_last() {
                 self.process.finish()?;
@@ -186,10 +188,10 @@ impl Leader {
             self.note_whole_files();
             if let Some(team) = &self.workers.team {
                 let by_workers = team.slice(team.task().by_file);
-                self.process.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
+                self.process.writer.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
             }
             self.too_much = self.find_too_much();
-            self.process.rejects.tallies = None;
+            self.process.writer.rejects.tallies = None;
             self.use_own_state();
             self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
             if let Some(team) = self.workers.team.take() {
@@ -204,20 +206,20 @@ impl Leader {
     /// Lets the leader's process use the state of a load without workers.
     pub fn use_own_state(&mut self) {
         // SAFETY: the leader has both, and its state does not move.
-        self.process.shared = unsafe { SharedRef::new(&*self.alone) };
+        self.process.writer.shared = unsafe { SharedRef::new(&*self.alone) };
     }
 
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
     pub fn note_whole_files(&self) {
-        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.workers.team) {
-            let open = self.process.shared.first_open();
-            self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
+        if let (Chunks::Listed(listed), Some(_)) = (&self.process.writer.chunks, &self.workers.team) {
+            let open = self.process.writer.shared.first_open();
+            self.process.writer.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
     /// The record that exceeded `reject_limit`, if there is one before the position at which the load ended.
     pub fn find_too_much(&self) -> Option<TooMuch> {
-        self.process.rejects.too_much(&self.process.shared)
+        self.process.writer.rejects.too_much(&self.process.writer.shared)
     }
 
     /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
@@ -238,7 +240,7 @@ impl Leader {
             // A worker that raised its error is gone, and waiting for it would be an error.
             team.destroy();
         }
-        process.rejects = process.rejects.again(before);
+        process.writer.rejects = process.writer.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
         process.look_again(ticket, place, &self.spec.inserted)?;
         Ok(true)
@@ -249,7 +251,7 @@ impl Leader {
     /// Rows are counted where they are made and where they are stored. If the counts differ, a row is missing and the
     /// load fails.
     fn gather(&mut self) -> Result<()> {
-        let shared = self.process.shared;
+        let shared = self.process.writer.shared;
         let alone = &self.alone;
         let both = |count: fn(&Shared) -> &AtomicU64| {
             let own = if std::ptr::eq(&raw const *shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
@@ -279,9 +281,9 @@ impl Leader {
         }
         self.counts.bytes_read += bytes_read;
         let bad = both(|s| &s.bad);
-        self.process.tolerance.bad_rows = bad;
+        self.process.policy.tolerance.bad_rows = bad;
         // Rows with values set to NULL are in the table.
-        if self.process.tolerance.on_error != OnError::SetNull {
+        if self.process.policy.tolerance.on_error != OnError::SetNull {
             self.counts.rejected += bad;
         }
         if !self.is_last() {
@@ -289,7 +291,7 @@ impl Leader {
         }
         let made = self.files.made;
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
-        if self.process.heaps.is_dry {
+        if self.process.writer.heaps.is_dry {
             self.counts.loaded = made;
         }
         if made != self.counts.loaded {

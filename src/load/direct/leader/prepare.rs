@@ -17,11 +17,11 @@ use crate::input::file_figures::ByFile;
 use crate::input::files::Listed;
 use crate::load::direct::executor::{Executor, inserted_by};
 use crate::load::direct::held::HeldRelations;
-use crate::load::direct::join::{Join, Joined};
+use crate::load::direct::join::Join;
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::new_files;
 use crate::load::direct::origin::{Tracer, Traces};
-use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe};
+use crate::load::direct::process::{Heaps, Process, Progress, Pull, Recipe, Writer, policy_of};
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::spec::{InputSpec, KeySpec, Shared, Spec};
 use crate::load::direct::wide::Wide;
@@ -32,14 +32,13 @@ use crate::load::{Load, obstacle, source};
 use crate::program::Nodes;
 use crate::program::defaults::Defaults;
 use crate::program::mapping::Mapping;
-use crate::program::projection::Projection;
 use crate::rows::chunks::Chunks;
 use crate::rows::column::Column;
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::row::Rows;
-use crate::rows::soft::{OnError, Tolerance, Verbosity};
+use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::node::written;
@@ -189,15 +188,9 @@ impl Leader {
         if !is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
-        let projection = load.program.projection.map(|nodes| {
-            if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory());
-            }
-            let inputs = source::input_descriptor(target, mapping);
-            Projection::over(nodes, inputs, rows.columns(), copy.on_error, executor.memory())
-        });
-        let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
-        let projection = projection.or_else(|| load.program.joined.map(of_scan));
+        let joined = load.program.joined.as_ref();
+        let projection =
+            Recipe::projection(load.program.projection, joined, options, mapping, &executor, rows.columns());
         let fields = load.program.joined.map_or(executor.context(), |joined| joined.fields());
         let tracer = Tracer::new(traces, traits.len());
         let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
@@ -207,17 +200,15 @@ impl Leader {
             (Some(query), _) => Some(Pull::Query(query)),
             (None, joined) => joined.map(|joined| Pull::Join(Join::new(joined, &mapping.computed))),
         };
-        let process = Process {
+        let writer = Writer {
             number: 0,
             // SAFETY: the leader has both.
             shared: unsafe { SharedRef::new(&*alone) },
             executor,
-            rows,
             chunks: Chunks::InOrder,
-            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
+            records: u64::MAX,
             pull,
             recipe: Recipe::new(projection, fields, defaults),
-            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
             keys,
             heaps,
@@ -227,8 +218,9 @@ impl Leader {
                 load.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
                 &raw mut load.measures.phases,
             ),
+            is_plain: false,
         };
-        let process = process.ready()?;
+        let process = Process::new(rows, policy_of(copy), writer)?;
         let all_workers = most_workers + further.iter().map(|further| further.workers).sum::<usize>();
         let shares_now = !further.is_empty() && all_workers > 0;
         let mut leader = Leader {

@@ -48,7 +48,7 @@ pub(super) unsafe fn blame(leader: &mut Leader) {
         row_loop::run_again(process);
         // The second conversion may succeed where the first failed, so the error is raised in any case.
         pg_sys::error_context_stack = context.previous;
-        guarded::<()>(|| leader.process.rejects.too_many().raise());
+        guarded::<()>(|| leader.process.writer.rejects.too_many().raise());
     }
 }
 
@@ -108,7 +108,7 @@ pub(super) unsafe fn fail(
 impl Leader {
     /// Waits until the workers are done with all earlier chunks. Raises an earlier error. Guarded.
     fn wait_for_earlier(&mut self) {
-        let shared = self.process.shared;
+        let shared = self.process.writer.shared;
         // The wide rows of workers are not needed any more, but a full queue would block its worker.
         if shared.wait_until_earliest(0, &mut || self.drain()) {
             return;
@@ -122,7 +122,7 @@ impl Leader {
 
     /// Receives the rejects that workers have sent. Guarded.
     fn drain(&mut self) {
-        self.process.rejects.drain(&mut self.process.wide);
+        self.process.writer.rejects.drain(&mut self.process.writer.wide);
     }
 }
 
@@ -170,23 +170,23 @@ impl Leader {
 
     fn line_of_violating_row(&mut self) -> Result<Option<(u64, CString, CString)>> {
         let ViolatingRow { relation, row, other, .. } = self.violating_row;
-        let origins = &mut self.process.tracer.origins;
+        let origins = &mut self.process.writer.tracer.origins;
         let mut latest = None;
         for row in [row, other].into_iter().flatten() {
             latest = latest.max(origins.of_row(relation, block_of(&row), row.ip_posid)?);
         }
         let Some(place) = latest else { return Ok(None) };
         if let Some(earlier) = usize::try_from(place.file).ok().and_then(|file| self.files.earlier.get_mut(file)) {
-            let target = self.process.executor.relation();
+            let target = self.process.writer.executor.relation();
             let (line, described) = earlier.line_of(place, target)?;
             return Ok(Some((line, earlier.relation.clone(), described)));
         }
         let (mut target, source) = (ReadPosition::default(), self.source());
         let process = &mut self.process;
-        let line = if process.tracer.traces == Traces::Lines {
+        let line = if process.writer.tracer.traces == Traces::Lines {
             place.position + place.behind
         } else {
-            process.tracer.origins.find(&mut target, &source, &mut process.rows, place)?;
+            process.writer.tracer.origins.find(&mut target, &source, &mut process.rows, place)?;
             process.rows.reader().line_number()
         };
         Ok(Some((line, process.rows.context.relation_name.clone(), process.rows.context.described.clone())))
