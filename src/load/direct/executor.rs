@@ -15,6 +15,7 @@ use crate::load::Load;
 use crate::rows::row::RowArrays;
 use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
+use crate::server::node::NodeList;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::result_relation::{ResultRelation, new_result_relation};
 use crate::server::slot::{ExprContext, Slot};
@@ -27,10 +28,9 @@ pub struct Executor {
     target: ResultRelation,
     context: ExprContext<'static>,
     slot: Slot<'static>,
-    memory: MemoryContext,
     mtstate: *mut pg_sys::ModifyTableState,
     routing: *mut pg_sys::PartitionTupleRouting,
-    condition: *mut pg_sys::ExprState,
+    condition: Option<Expression>,
     /// ExecConstraints must check the target's rows.
     checks: bool,
     leaf: bool,
@@ -67,9 +67,9 @@ impl Executor {
         (self.mtstate, self.routing)
     }
 
-    /// The where option, or null.
+    /// The where option.
     #[inline(always)]
-    pub const fn condition(&self) -> *mut pg_sys::ExprState {
+    pub const fn condition(&self) -> Option<Expression> {
         self.condition
     }
 
@@ -90,8 +90,9 @@ impl Executor {
     }
 
     /// The memory context of the state, which is deleted with it.
-    pub const fn memory(&self) -> MemoryContext {
-        self.memory
+    pub fn memory(&self) -> MemoryContext {
+        // SAFETY: the state is valid until `tear_down`, as this handle is.
+        unsafe { MemoryContext::of_query(self.estate) }
     }
 
     /// The target.
@@ -101,7 +102,7 @@ impl Executor {
 
     /// Does no row need a step of the executor?
     pub fn is_idle(&self) -> bool {
-        !(self.checks || self.generated || self.leaf) && self.routing.is_null() && self.condition.is_null()
+        !(self.checks || self.generated || self.leaf) && self.routing.is_null() && self.condition.is_none()
     }
 
     /// Fixes the partitions that rows go to, even if another session attaches more.
@@ -123,17 +124,17 @@ impl Executor {
 
 /// Makes the executor state for an open relation.
 ///
-/// `inserted`: the attributes that rows give values to; `condition`: the where option's expression or null;
-/// `instrument`: the figures to measure for triggers. Guarded; allocates in the current memory context.
-pub fn set_up(relation: Relation<'_>, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
-    make(relation, inserted, condition, instrument, None)
+/// `inserted`: the attributes that rows give values to; `conditions`: those of the where option; `instrument`: the figures
+/// to measure for triggers. Guarded; allocates in the current memory context.
+pub fn set_up(relation: Relation<'_>, inserted: &[i16], conditions: NodeList<'_>, instrument: i32) -> Executor {
+    make(relation, inserted, conditions, instrument, None)
 }
 
 /// Makes the executor state, with the partitions of another state, or with the current ones.
 fn make(
     relation: Relation<'_>,
     inserted: &[i16],
-    condition: *mut pg_sys::Node,
+    conditions: NodeList<'_>,
     instrument: i32,
     other: Option<&Executor>,
 ) -> Executor {
@@ -164,11 +165,7 @@ fn make(
         } else {
             std::ptr::null_mut()
         };
-        let condition = if condition.is_null() {
-            std::ptr::null_mut()
-        } else {
-            pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
-        };
+        let condition = Expression::conditions(conditions);
         let descriptor = relation.descriptor();
         let slot = Slot::make(descriptor);
         let constraints = (*descriptor.as_ptr()).constr;
@@ -179,7 +176,7 @@ fn make(
         drop(entered);
         let leaf = relation.is_partition() && !partitioned;
         let (target, slot) = (ResultRelation::from_raw(target), Slot::from_raw(slot.as_ptr()));
-        Executor { estate, target, context, slot, memory, mtstate, routing, condition, checks, leaf, generated }
+        Executor { estate, target, context, slot, mtstate, routing, condition, checks, leaf, generated }
     }
 }
 
@@ -189,12 +186,11 @@ fn make(
 /// torn down any more, because an error ends the load. Rows are routed as before. Guarded; allocates in the current
 /// memory context.
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
-    // SAFETY: the state is valid, and so is its condition.
-    let (instrument, mut condition) =
-        unsafe { ((*executor.estate).es_instrument, Expression::from_raw(executor.condition)) };
+    // SAFETY: the state is valid.
+    let instrument = unsafe { (*executor.estate).es_instrument };
+    let mut condition = executor.condition;
     condition.iter_mut().for_each(Expression::renew);
-    let condition = condition.map_or(std::ptr::null_mut(), Expression::as_ptr);
-    let again = make(executor.relation(), inserted, std::ptr::null_mut(), instrument, Some(executor));
+    let again = make(executor.relation(), inserted, NodeList::EMPTY, instrument, Some(executor));
     Executor { condition, ..again }
 }
 

@@ -64,7 +64,7 @@ pub fn policy_of(copy: &CopyOptions) -> Policy {
 /// A step of the leader after the first record.
 #[derive(Debug, Clone, Copy)]
 pub struct Beginning {
-    pub begin: unsafe extern "C-unwind" fn(Opaque),
+    pub begin: unsafe fn(Opaque),
     pub leader: Opaque,
     /// The memory context for what the step makes.
     pub memory: pg_sys::MemoryContext,

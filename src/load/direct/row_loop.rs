@@ -202,9 +202,9 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             (*row).tts_nvalid = (*(*row).tts_tupleDescriptor).natts as _;
             (*row).tts_tableOid = target.oid();
             pg_sys::CurrentMemoryContext = memory;
-            if !e.condition().is_null() {
+            if let Some(condition) = e.condition() {
                 (*econtext).ecxt_scantuple = row;
-                if !unguarded::exec_qual(e.condition(), econtext) {
+                if !unguarded::exec_qual(condition.as_ptr(), econtext) {
                     (*writer).progress.filtered += 1;
                     clear();
                     continue;

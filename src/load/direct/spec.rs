@@ -6,7 +6,7 @@
 //! facts from the leader: the client's encoding, the columns that a header named, the analyzed condition, the relations
 //! that are new in this transaction.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -74,8 +74,8 @@ sent! {
         pub input: InputSpec,
         /// The columns that the statement gives values to.
         pub inserted: Vec<i16>,
-        /// The condition in nodeToString's format.
-        pub condition: Option<CString>,
+        /// The conditions of the where option.
+        pub conditions: Text,
         /// The projection of rows, if they are not stored unchanged.
         pub projection: Option<Text>,
         /// The plan that rows of the file go through, if they are joined.
@@ -126,15 +126,6 @@ sent! {
         pub participants: usize,
         /// Workers of earlier files, which have left keys there, too.
         pub earlier_workers: usize,
-    }
-}
-
-/// Reads the condition's nodes. Guarded; allocates in the current memory context.
-pub fn condition_node(condition: Option<&CString>) -> *mut pg_sys::Node {
-    match condition {
-        // SAFETY: a guarded call with what nodeToString wrote.
-        Some(text) => unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()).cast() },
-        None => std::ptr::null_mut(),
     }
 }
 

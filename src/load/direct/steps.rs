@@ -15,7 +15,7 @@
 mod failed;
 
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::failed::{blame, fail};
 use super::executor::{self, Executor, inserted_by};
@@ -98,7 +98,7 @@ fn set_up(load: &Load) -> Executor {
     executor::set_up(
         load.target.relation().or_raise(),
         &inserted_by(load),
-        load.program.where_clause.conditions.as_ptr().cast(),
+        load.program.where_clause.conditions,
         instrument,
     )
 }
@@ -160,17 +160,18 @@ unsafe fn work_on_file(leader: *mut Leader) {
 }
 
 /// # Safety
-/// The leader of a load.
-#[pg_guard]
-unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
+/// A plain frame, and the leader of a load.
+unsafe fn start_workers(leader: Opaque) {
     // SAFETY: [`Beginning`] and [`work_on_file`] pass the leader. Errors of workers carry their own context.
     unsafe {
         let leader = leader.cast::<Leader>();
         let own = pg_sys::error_context_stack;
         pg_sys::error_context_stack = (*leader).outer;
-        let started = (*leader).start();
-        pg_sys::error_context_stack = own;
-        started.or_raise();
+        guarded(|| {
+            let started = (*leader).start();
+            pg_sys::error_context_stack = own;
+            started.or_raise();
+        });
     }
 }
 

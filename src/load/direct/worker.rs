@@ -17,7 +17,7 @@ use super::origin::{Tracer, Traces};
 use super::process::{Heaps, Process, Progress, Pull, Recipe, Writer, policy_of};
 use super::rejects::Rejects;
 use super::row_loop;
-use super::spec::{LoadTask, Shared, Spec, condition_node};
+use super::spec::{LoadTask, Shared, Spec};
 use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
 use crate::heap::leaves;
@@ -203,7 +203,7 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
     let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
-    let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
+    let executor = executor::set_up(relation, &spec.inserted, spec.conditions.nodes().quals, 0);
     executor.pin_partitions();
     let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
     let sees_the_same = leaves::are_leaves(relation, &known);

@@ -41,7 +41,6 @@ use crate::rows::row::Rows;
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
 use crate::server::expression::Expression;
-use crate::server::node::written;
 use crate::server::relation::{KeptRelation, Relation};
 use crate::server::team::SharedRef;
 
@@ -55,8 +54,8 @@ impl Leader {
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
         let is_dry = load.request.is_dry();
-        // SAFETY: guarded calls; an open and locked target; an expression, whose text is a string.
-        let (xmin, command, condition_text) = unsafe {
+        // SAFETY: guarded calls.
+        let (xmin, command) = unsafe {
             // A dry run writes nothing and needs no transaction id.
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
@@ -66,7 +65,7 @@ impl Leader {
                 // load.
                 pg_sys::CommandCounterIncrement();
             }
-            (xmin.into_inner(), command, condition.map(|node| written(Some(node))))
+            (xmin.into_inner(), command)
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         let relations = leaves::lock_leaves(target);
@@ -170,7 +169,7 @@ impl Leader {
                 function: mapping.function,
             },
             inserted: inserted_by(load),
-            condition: condition_text,
+            conditions: Nodes { quals: load.program.where_clause.conditions, ..Nodes::NONE }.text(),
             projection: load.program.projection.map(Nodes::text),
             join: load.program.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
