@@ -85,9 +85,15 @@ impl Joined {
     /// # Safety
     /// `top` is the state of a plan, and outlives the result.
     pub unsafe fn new(top: *mut pg_sys::PlanState, is_safe: bool) -> Option<Joined> {
-        // SAFETY: the state of a plan.
-        let leaf = unsafe { leaf::below(top) }?;
-        Some(Joined { top, leaf, is_safe })
+        let mut state = top;
+        // SAFETY: a plan state's children are plan states; a node's tag is its type.
+        while let Some(node) = unsafe { state.as_ref() } {
+            if Leaf::is(node) {
+                return Some(Joined { top, leaf: state.cast(), is_safe });
+            }
+            state = node.lefttree;
+        }
+        None
     }
 
     /// The leaf. No reference to it outlives an accessor.
@@ -116,6 +122,12 @@ impl Joined {
         unsafe { ExprContext::from_raw(self.leaf().scan().ps.ps_ExprContext) }
     }
 
+    /// The measured nodes; none without instrumentation. Guarded.
+    fn nodes(&self) -> Vec<*mut pg_sys::PlanState> {
+        // SAFETY: the state has begun; guarded calls.
+        unsafe { if (*(*self.top).state).es_instrument == 0 { Vec::new() } else { compat::nodes_of(self.top) } }
+    }
+
     /// The plan in the form that workers read. Guarded.
     pub fn text(&self, sets: Vec<i16>) -> Text {
         // SAFETY: guarded calls on the state of a plan; the parameters are written to memory of their estimated size.
@@ -127,8 +139,7 @@ impl Joined {
             let mut parameters = vec![0u8; pg_sys::EstimateParamListSpace(list)];
             let mut to = parameters.as_mut_ptr().cast::<c_char>();
             pg_sys::SerializeParamList(list, &raw mut to);
-            let nodes = if (*estate).es_instrument == 0 { 0 } else { compat::nodes_of(self.top).len() };
-            Text { statement, parameters, sets, instrument: (*estate).es_instrument, nodes }
+            Text { statement, parameters, sets, instrument: (*estate).es_instrument, nodes: self.nodes().len() }
         }
     }
 }
@@ -187,6 +198,45 @@ impl Join {
         self.joined.leaf().is_done
     }
 
+    /// The measured nodes; none without instrumentation. Guarded.
+    pub fn nodes(&self) -> Vec<*mut pg_sys::PlanState> {
+        self.joined.nodes()
+    }
+
+    /// In a worker that is done: adds its figures to its own in shared memory. Guarded.
+    pub fn report(&self, figures: &mut [pg_sys::Instrumentation]) {
+        let nodes = self.nodes();
+        // With another number of nodes, the nodes cannot be matched with the leader's.
+        if nodes.len() != self.measured {
+            return;
+        }
+        for (node, figure) in nodes.into_iter().zip(figures) {
+            // SAFETY: guarded calls; the state has begun.
+            unsafe {
+                let own = (*node).instrument;
+                if !own.is_null() {
+                    pg_sys::InstrEndLoop(own);
+                    pg_sys::InstrAggNode(figure, own);
+                }
+            }
+        }
+    }
+
+    /// In the leader: adds the figures of this many workers. Guarded.
+    pub fn add_figures(&self, figures: &mut [pg_sys::Instrumentation], workers: usize) {
+        let nodes = self.nodes();
+        for figures in figures.chunks_exact_mut(nodes.len().max(1)).take(workers) {
+            for (&node, figure) in nodes.iter().zip(figures) {
+                // SAFETY: guarded calls; the state has begun.
+                unsafe {
+                    if !(*node).instrument.is_null() {
+                        pg_sys::InstrAggNode((*node).instrument, figure);
+                    }
+                }
+            }
+        }
+    }
+
     /// In a worker: ends the plan. Guarded.
     pub fn end(&self) {
         if !self.query.is_null() {
@@ -232,52 +282,5 @@ pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
             *arrays.nulls().add(at) = *(*slot).tts_isnull.add(at);
         }
         true
-    }
-}
-
-/// Number of measured nodes. Guarded.
-pub fn nodes(join: &Join) -> usize {
-    // SAFETY: the state has begun.
-    unsafe {
-        if (*(*join.joined.top).state).es_instrument == 0 {
-            return 0;
-        }
-        compat::nodes_of(join.joined.top).len()
-    }
-}
-
-/// In a worker that is done: adds its figures to its own in shared memory. Guarded.
-pub fn report(join: &Join, figures: &mut [pg_sys::Instrumentation]) {
-    // With another number of nodes, the nodes cannot be matched with the leader's.
-    if join.measured == 0 || nodes(join) != join.measured {
-        return;
-    }
-    // SAFETY: guarded calls; the state has begun.
-    unsafe {
-        for (node, figure) in compat::nodes_of(join.joined.top).into_iter().zip(figures) {
-            let own = (*node).instrument;
-            if !own.is_null() {
-                pg_sys::InstrEndLoop(own);
-                pg_sys::InstrAggNode(figure, own);
-            }
-        }
-    }
-}
-
-/// In the leader: adds the figures of this many workers. Guarded.
-pub fn take(join: &Join, figures: &mut [pg_sys::Instrumentation], workers: usize) {
-    let count = nodes(join);
-    if count == 0 {
-        return;
-    }
-    for figures in figures.chunks_exact_mut(count).take(workers) {
-        // SAFETY: guarded calls; the state has begun.
-        unsafe {
-            for (node, figure) in compat::nodes_of(join.joined.top).into_iter().zip(figures) {
-                if !(*node).instrument.is_null() {
-                    pg_sys::InstrAggNode((*node).instrument, figure);
-                }
-            }
-        }
     }
 }

@@ -109,7 +109,7 @@ fn finish(State { team, process, target }: &mut State) {
     if let Some(Pull::Join(join)) = process.writer.pull.take() {
         let figures = team.slice(team.task().figures).chunks_exact(join.measured.max(1)).nth(team.number - 1);
         // SAFETY: the figures of this worker alone.
-        join::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
+        join.report(unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
     // SAFETY: the worker has no row left, and has written its keys.

@@ -7,7 +7,6 @@ use pg_bulk_text::dialect::Eol;
 use pg_bulk_text::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::join;
 use super::leader::Leader;
 use super::rejects::{RejectTally, TooMuch};
 use super::spec::{LoadTask, Shared};
@@ -62,7 +61,7 @@ impl Leader {
         self.spec.send(&mut spec);
         let has_limit = self.process.writer.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        let nodes = self.process.join().map_or(0, join::nodes);
+        let nodes = self.process.join().map_or(0, |join| join.nodes().len());
         // Only figures that are asked for are added up.
         let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
         let mut figure = pg_sys::Instrumentation::default();
@@ -180,7 +179,7 @@ impl Leader {
                 if let Some(join) = self.process.join() {
                     // SAFETY: the workers have ended.
                     let figures = unsafe { &mut *Exclusive::pointer(team.slice(team.task().figures)) };
-                    join::take(join, figures, team.launched());
+                    join.add_figures(figures, team.launched());
                 }
             }
             self.gather()?;
