@@ -13,6 +13,7 @@ use pgrx::{PgList, pg_sys};
 use crate::heap::leaves::partitions;
 use crate::load::Load;
 use crate::rows::row::RowArrays;
+use crate::server::column_set::ColumnSet;
 use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::NodeList;
@@ -249,17 +250,10 @@ impl Statement {
 
     /// The columns that the statement names. Guarded.
     pub fn inserted(&self) -> Vec<i16> {
-        let mut inserted = Vec::new();
-        // SAFETY: guarded calls on the state and one of its result relations.
-        unsafe {
-            let columns = pg_sys::ExecGetInsertedCols(self.target.as_ptr(), self.estate);
-            let mut member = pg_sys::bms_next_member(columns, -1);
-            while member >= 0 {
-                inserted.extend(i16::try_from(member + pg_sys::FirstLowInvalidHeapAttributeNumber));
-                member = pg_sys::bms_next_member(columns, member);
-            }
-        }
-        inserted
+        // SAFETY: a guarded call on the state and one of its result relations.
+        unsafe { ColumnSet::from_raw(pg_sys::ExecGetInsertedCols(self.target.as_ptr(), self.estate)) }
+            .numbers()
+            .collect()
     }
 
     /// Adds the trigger figures of the result relations of this statement's load, which are all open. Guarded.

@@ -420,7 +420,9 @@ impl Heap {
                 pg_sys::heap_multi_insert(relation, slots.as_mut_ptr(), few, self.stamp.cid, options, nothing);
                 for (&slot, header) in slots.iter().zip(&headers).take(count) {
                     let tid = (*slot).tts_tid;
-                    collect(&mut self.collectors, header, tid)?;
+                    let bytes =
+                        std::slice::from_raw_parts(header.t_data.cast::<u8>().cast_const(), header.t_len as usize);
+                    self.collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))?;
                     self.written.insert(tid);
                     if self.trail.is_some() {
                         places.push((block_of(&tid), tid.ip_posid));
@@ -449,27 +451,27 @@ impl Heap {
 
     /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded.
     pub fn insert(&mut self, tuple: FormedTuple, origin: Origin, append_lock: &AppendLock) -> Result<()> {
-        let tuple = tuple.of(self.relation)?.as_ptr();
+        let tuple = tuple.of(self.relation)?;
         let held = append_lock.take();
         // SAFETY: guarded calls on an open relation, and a tuple of it. Without the free space
         // map, the row goes to the last page of the file, or behind it.
-        unsafe {
+        let tid = unsafe {
             if self.bulk.is_null() {
                 let _entered = self.memory.enter();
                 self.bulk = pg_sys::GetBulkInsertState();
             }
             self.forget_target();
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
-            pg_sys::heap_insert(self.relation.as_ptr(), tuple, self.stamp.cid, options, self.bulk);
-            let tid = (*tuple).t_self;
-            self.written.insert(tid);
-            if let Some(trail) = &mut self.trail {
-                trail.place_one(block_of(&tid), tid.ip_posid, origin);
-            }
+            pg_sys::heap_insert(self.relation.as_ptr(), tuple.as_ptr(), self.stamp.cid, options, self.bulk);
+            (*tuple.as_ptr()).t_self
+        };
+        self.written.insert(tid);
+        if let Some(trail) = &mut self.trail {
+            trail.place_one(block_of(&tid), tid.ip_posid, origin);
         }
         drop(held);
-        // SAFETY: as above. Without the append lock, since user-defined functions may run.
-        unsafe { collect(&mut self.collectors, &*tuple, (*tuple).t_self) }
+        // Without the append lock, since user-defined functions may run.
+        self.collectors.iter_mut().try_for_each(|collector| collector.add_tuple(tuple.bytes(), tid))
     }
 
     /// Releases what [`Heap::insert`] holds. Guarded.
@@ -485,20 +487,6 @@ impl Heap {
             relation.close();
         }
     }
-}
-
-/// Collects the keys of a row that core has inserted. Guarded.
-///
-/// # Safety
-/// The tuple is a row's, `tid` its position.
-unsafe fn collect(
-    collectors: &mut [Collector],
-    tuple: &pg_sys::HeapTupleData,
-    tid: pg_sys::ItemPointerData,
-) -> Result<()> {
-    // SAFETY: the tuple of a row.
-    let bytes = unsafe { std::slice::from_raw_parts(tuple.t_data.cast::<u8>().cast_const(), tuple.t_len as usize) };
-    collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }
 
 /// The block of a row.

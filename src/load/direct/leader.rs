@@ -39,6 +39,7 @@ use crate::program::mapping::Mapping;
 use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::ragged::Ragged;
+use crate::server::memory_context::MemoryContext;
 use crate::server::progress::Figures;
 use crate::server::team::Team;
 
@@ -47,7 +48,7 @@ use crate::server::team::Team;
 pub struct Leader {
     pub process: Process,
     /// The shared state of a load without workers.
-    pub alone: Box<Shared>,
+    pub alone: &'static Shared,
     pub spec: Spec,
     pub workers: Workers,
     pub files: Files,
@@ -201,8 +202,8 @@ impl Leader {
         self.spec.input.fields = fields_of(&mapping);
         self.spec.projection = projection.map(Nodes::text);
         let projection = Recipe::projection(projection, None, &options, &mapping, &executor, rows.columns());
-        *self.alone = Shared::alone();
-        self.use_own_state();
+        self.alone = MemoryContext::current().keep(Shared::alone());
+        self.process.writer.shared = self.alone.into();
         let counts = &self.counts;
         self.process.writer.progress.before = Figures {
             bytes: counts.bytes_read,

@@ -14,7 +14,6 @@
 
 mod failed;
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::failed::{blame, fail};
@@ -33,6 +32,7 @@ use crate::load::{Load, Request};
 use crate::rows::context::copy_context;
 use crate::rows::soft::OnError;
 use crate::server::attempt::attempt;
+use crate::server::memory_context::MemoryContext;
 use crate::server::original::Original;
 use crate::server::points::{point, point_plain};
 use crate::server::session_state::SessionState;
@@ -52,9 +52,7 @@ pub unsafe fn load(load: *mut Load) {
         Original::push(&raw mut original, &raw mut context);
         let state = SessionState::note();
         let error = attempt(|| {
-            leader = guarded(|| {
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(prepare(&mut *load).or_raise())
-            });
+            leader = guarded(|| MemoryContext::current().keep(prepare(&mut *load).or_raise()));
             loop {
                 work_on_file(leader);
                 blame(&mut *leader);
@@ -119,31 +117,30 @@ unsafe fn work_on_file(leader: *mut Leader) {
         };
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
+        let mut goes_on = true;
         if (*leader).workers.most > 0 && (*process).rows.stream().files().is_some() {
             // Each process reads the beginning of each file that it opens, so workers may start at once.
             start_workers(leader.cast());
-            row_loop::run(process);
-        } else if (*leader).workers.most > 0 && (*process).join().is_some() {
-            // The plan asks for records. The process in which it asks for the second record starts the workers.
-            (*process).writer.records = (*process).policy.skip_left + 1;
-            (*process).beginning =
-                Some(Beginning { begin: start_workers, leader: leader.cast(), memory: pg_sys::CurrentMemoryContext });
-            row_loop::run(process);
-            (*process).beginning = None;
-            (*process).writer.records = u64::MAX;
         } else if (*leader).workers.most > 0 {
             (*process).writer.records = (*process).policy.skip_left + 1;
-            row_loop::run(process);
-            point_plain!("load.first");
-            let ended = (*process).writer.records > 0;
-            (*process).writer.records = u64::MAX;
-            if !ended {
-                start_workers(leader.cast());
+            if (*process).join().is_some() {
+                // The plan asks for records. The process in which it asks for the second record starts the workers.
+                let memory = pg_sys::CurrentMemoryContext;
+                (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast(), memory });
+            } else {
                 row_loop::run(process);
+                point_plain!("load.first");
+                goes_on = (*process).writer.records == 0;
+                (*process).writer.records = u64::MAX;
+                if goes_on {
+                    start_workers(leader.cast());
+                }
             }
-        } else {
+        }
+        if goes_on {
             row_loop::run(process);
         }
+        ((*process).beginning, (*process).writer.records) = (None, u64::MAX);
         if let Some(Pull::Query(query)) = (*process).writer.pull {
             query::finish(query);
         }

@@ -8,7 +8,6 @@ use std::ffi::CString;
 use std::rc::Rc;
 
 use pg_bulk_storage::tuple::Stamp;
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::executor;
@@ -40,6 +39,7 @@ use crate::server::attempt::attempt;
 use crate::server::background::pause;
 use crate::server::failure;
 use crate::server::jsonb::Jsonb;
+use crate::server::memory_context::MemoryContext;
 use crate::server::points::point;
 use crate::server::relation::{KeptRelation, Relation};
 use crate::server::sent::Sent;
@@ -59,24 +59,17 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
     unsafe {
         let state = guarded(|| {
             point!("worker.begin");
-            let state = attach(Worker::join(segment, toc).or_raise()).or_raise();
-            // The state is dropped with the memory context.
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state)
+            MemoryContext::current().keep(attach(Worker::join(segment, toc).or_raise()).or_raise())
         });
-        let process = &raw mut (*state).process;
+        let process = &raw mut state.process;
         let error = attempt(|| {
-            let mut context = pg_sys::ErrorContextCallback {
-                previous: pg_sys::error_context_stack,
-                callback: Some(copy_context),
-                arg: (&raw mut (*process).rows).cast(),
-            };
-            pg_sys::error_context_stack = &raw mut context;
-            row_loop::run(process);
-            guarded(|| (*process).finish().or_raise());
-            pg_sys::error_context_stack = context.previous;
+            unguarded::in_context(copy_context, (&raw mut (*process).rows).cast(), || {
+                row_loop::run(process);
+                guarded(|| (*process).finish().or_raise());
+            });
         });
         if error.is_null() {
-            guarded(|| finish(&mut *state));
+            guarded(|| finish(state));
             return;
         }
         failure::recover();

@@ -191,7 +191,7 @@ impl Leader {
             }
             self.too_much = self.find_too_much();
             self.process.writer.rejects.tallies = None;
-            self.use_own_state();
+            self.process.writer.shared = self.alone.into();
             self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
             if let Some(team) = self.workers.team.take() {
                 team.finish();
@@ -200,12 +200,6 @@ impl Leader {
             self.gather()?;
         }
         Ok(())
-    }
-
-    /// Lets the leader's process use the state of a load without workers.
-    pub fn use_own_state(&mut self) {
-        // SAFETY: the leader has both, and its state does not move.
-        self.process.writer.shared = unsafe { SharedRef::new(&*self.alone) };
     }
 
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
@@ -230,8 +224,8 @@ impl Leader {
             return Ok(false);
         };
         self.files.looked_again = true;
-        self.use_own_state();
         let process = &mut self.process;
+        process.writer.shared = self.alone.into();
         if let Some(team) = self.workers.team.take() {
             // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
             // variable.
@@ -251,21 +245,18 @@ impl Leader {
     /// load fails.
     fn gather(&mut self) -> Result<()> {
         let shared = self.process.writer.shared;
-        let alone = &self.alone;
+        // What the leader has counted before it started workers, and what all processes have counted since.
+        let other = (!std::ptr::eq(&raw const *shared, self.alone)).then_some(&*shared);
         let both = |count: fn(&Shared) -> &AtomicU64| {
-            let own = if std::ptr::eq(&raw const *shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
-            count(&shared).load(Relaxed) + own
+            other.into_iter().chain([self.alone]).map(|shared| count(shared).load(Relaxed)).sum::<u64>()
         };
-        self.files.ragged.add(&alone.ragged.total());
-        if !std::ptr::eq(&raw const *shared, &raw const **alone) {
-            self.files.ragged.add(&shared.ragged.total());
-        }
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
         self.files.made += both(|s| &s.rows);
+        let bad = both(|s| &s.bad);
         let Counts { pages, stages, .. } = &mut self.counts;
-        alone.sum_up(pages, stages);
-        if !std::ptr::eq(&raw const *shared, &raw const **alone) {
+        for shared in other.into_iter().chain([self.alone]) {
+            self.files.ragged.add(&shared.ragged.total());
             shared.sum_up(pages, stages);
         }
         let stream = self.process.rows.stream();
@@ -279,7 +270,6 @@ impl Leader {
             bytes_read = bytes_read.max(ahead).min(size);
         }
         self.counts.bytes_read += bytes_read;
-        let bad = both(|s| &s.bad);
         self.process.policy.tolerance.bad_rows = bad;
         // Rows with values set to NULL are in the table.
         if self.process.policy.tolerance.on_error != OnError::SetNull {

@@ -41,8 +41,8 @@ use crate::rows::row::Rows;
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
 use crate::server::expression::Expression;
+use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{KeptRelation, Relation};
-use crate::server::team::SharedRef;
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -133,7 +133,7 @@ impl Leader {
         let copy = &options.copy;
         // A row of a join has no position in the file.
         let traces = if complain && load.program.joined.is_none() { traces } else { Traces::Nothing };
-        let alone = Box::new(Shared::alone());
+        let alone: &'static Shared = MemoryContext::current().keep(Shared::alone());
         let sizes = more
             .iter()
             .map(|source| source.options.location.divided_size(source.options.copy.coding()))
@@ -201,8 +201,7 @@ impl Leader {
         };
         let writer = Writer {
             number: 0,
-            // SAFETY: the leader has both.
-            shared: unsafe { SharedRef::new(&*alone) },
+            shared: alone.into(),
             executor,
             chunks: Chunks::InOrder,
             records: u64::MAX,

@@ -38,16 +38,9 @@ pub(super) unsafe fn blame(leader: &mut Leader) {
             return;
         }
         let process = &raw mut leader.process;
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: (&raw mut (*process).rows).cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
         (*process).rows.context.elsewhere.end();
-        row_loop::run_again(process);
+        unguarded::in_context(copy_context, (&raw mut (*process).rows).cast(), || row_loop::run_again(process));
         // The second conversion may succeed where the first failed, so the error is raised in any case.
-        pg_sys::error_context_stack = context.previous;
         guarded::<()>(|| leader.process.writer.rejects.too_many().raise());
     }
 }
