@@ -4,6 +4,7 @@
 //! heaps. [`row_loop`](super::row_loop) does the steps of a row that need a plain frame.
 
 mod heaps;
+mod tracer;
 mod writer;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 pub use self::heaps::Heaps;
+pub use self::tracer::Tracer;
 use self::writer::ROUND;
 pub use self::writer::{InBlock, Writer};
 use super::executor::{Executor, set_up_again};
@@ -277,6 +279,11 @@ impl Recipe {
             }
             (None, _) => joined.map(|joined| joined.projection(columns, on_error)),
         }
+    }
+
+    /// The projection for plain frames, or null.
+    pub fn projection_in_place(&mut self) -> *mut Projection {
+        self.projection.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut)
     }
 
     /// Adapts to the columns of a file, and lets it decode rows of the projection, or of a target with this

@@ -9,14 +9,12 @@
 //! an error, the leader adds up the counts of the chunks. If they exceed the limit, it reads the chunk with that record
 //! again and stops at the record ([`Rejects::too_much`]).
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pg_bulk_text::dialect::Eol;
 use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
-use super::spec::Shared;
+use super::spec::{RejectTally, Shared};
 use super::wide::{MessageKind, Received, Wide};
 use crate::error::{Error, Result};
 use crate::guc;
@@ -24,36 +22,7 @@ use crate::load::rejects::Spool;
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::soft::{self, Limit, OnError};
 use crate::server::result_relation::ResultRelation;
-use crate::server::team::{Shareable, SharedRef};
-
-/// Counts of a chunk, shared by all processes.
-#[derive(Debug)]
-#[repr(C)]
-pub struct RejectTally {
-    /// Rejects of the chunk.
-    count: AtomicU64,
-    /// Position of its first record: the byte, the lines before it, and how lines end. Written by the process that cuts the
-    /// chunk, before it announces the cut.
-    offset: AtomicU64,
-    lines: AtomicU64,
-    eol: AtomicU64,
-}
-
-// SAFETY: atomic values.
-unsafe impl Shareable for RejectTally {}
-
-impl RejectTally {
-    pub fn new() -> RejectTally {
-        let [count, offset, lines, eol] = [const { AtomicU64::new(0) }; 4];
-        RejectTally { count, offset, lines, eol }
-    }
-
-    fn place(&self) -> RecordStart {
-        let (offset, lines) = (self.offset.load(SeqCst), self.lines.load(SeqCst));
-        let eol = [Eol::Nl, Eol::Cr, Eol::CrNl, Eol::Any].into_iter().find(|&eol| eol as u64 == self.eol.load(SeqCst));
-        RecordStart { eol: eol.unwrap_or(Eol::Nl), offset, lines }
-    }
-}
+use crate::server::team::SharedRef;
 
 /// State of a process for keeping and counting its rejects.
 #[derive(Debug)]
@@ -181,9 +150,7 @@ impl Rejects {
     /// Notes the position of a chunk that is being cut.
     pub fn mark(&self, ticket: u64, place: RecordStart) {
         if let Some(tally) = self.tally(ticket) {
-            tally.offset.store(place.offset, SeqCst);
-            tally.lines.store(place.lines, SeqCst);
-            tally.eol.store(place.eol as u64, SeqCst);
+            tally.begin_at(place);
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! [`run`] is a plain frame. It calls user-defined code (input functions, defaults, the condition, constraints), whose
 //! errors keep all their fields. Rows without user-defined code stay within the [pump](crate::rows::row::pump), whose
-//! sink, the [`Writer`], takes many rows in one guard.
+//! sink, the [`Writer`](super::process::Writer), takes many rows in one guard.
 //!
 //! The steps for each row are in the order of CopyFrom (copyfrom.c).
 
@@ -16,12 +16,12 @@ use pg_bulk_storage::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::join::{self, Join};
-use super::process::{Beginning, InBlock, Process, Pull, Writer};
+use super::process::{Beginning, InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
 use crate::load::query::{self, Query};
 use crate::load::rejects::Complaint;
 use crate::program::defaults::Default;
-use crate::program::projection::{self, Made, Projection};
+use crate::program::projection::{self, Made};
 use crate::rows::row::pump::{RowOutcome, next_row};
 use crate::rows::row::{RowArrays, Rows};
 use crate::server::attempt::attempt;
@@ -88,24 +88,10 @@ pub unsafe fn run(process: *mut Process) {
                 unguarded::ReThrowError(error);
             }
             // The record is rejected, and the error is freed with the row's memory.
-            leave_out(process, error);
+            guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
             unguarded::clear_virtual(slot);
             unguarded::MemoryContextReset(per_tuple);
         }
-    }
-}
-
-/// Rejects the row about which this error was caught.
-///
-/// # Safety
-/// See [`run`]; an error that was caught.
-unsafe fn leave_out(process: *mut Process, error: *mut pg_sys::ErrorData) {
-    // SAFETY: a plain frame, and a valid process; nothing in this frame has a destructor.
-    unsafe {
-        guarded(|| {
-            let Process { rows, policy, writer, .. } = &mut *process;
-            writer.leave_out(rows, policy, Complaint::of_data(error)).or_raise();
-        });
     }
 }
 
@@ -154,13 +140,16 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !query.is_null() {
-                if !next_of_query(process, query, arrays) {
+            if !query.is_null() || !join.is_null() {
+                let is_query = !query.is_null();
+                let more =
+                    if is_query { next_of_query(process, query, arrays) } else { next_of_join(process, join, arrays) };
+                if !more {
                     break;
                 }
-            } else if !join.is_null() {
-                if !next_of_join(process, join, arrays) {
-                    break;
+                // A guard for each row is expensive.
+                if (*writer).recipe.defaults.sets() {
+                    guarded(|| (*writer).recipe.defaults.set(arrays).or_raise());
                 }
             } else {
                 let Some(mut made) = next_of_file(process, as_tuple) else { break };
@@ -173,7 +162,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                         Err(Unfit::Malformed) => guarded(raise_malformed),
                         Err(Unfit::Apart) => (),
                     }
-                    projection::take_apart(projection_of(writer), econtext, tuple, arrays);
+                    projection::take_apart((*writer).recipe.projection_in_place(), econtext, tuple, arrays);
                     made = Made::Row;
                 } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(Row::new(arrays, target)) {
                     forget_row();
@@ -181,7 +170,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                 }
                 if !matches!(made, Made::Row) {
                     if let Made::Bad(error) = made {
-                        leave_out(process, error);
+                        guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
                     } else {
                         (*writer).progress.filtered += 1;
                     }
@@ -258,17 +247,8 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
     }
 }
 
-/// The projection of the file's rows, or null.
-///
-/// # Safety
-/// A valid writer.
-unsafe fn projection_of(writer: *mut Writer) -> *mut Projection {
-    // SAFETY: a valid writer.
-    unsafe { (*writer).recipe.projection.as_mut().map_or(std::ptr::null_mut(), |projection| &raw mut *projection) }
-}
-
 /// Makes the target's attributes of the next record, without defaults that are expressions. None at the end. `as_tuple`:
-/// the process [stores tuples](Writer::stores_tuples).
+/// the process [stores tuples](super::process::Writer::stores_tuples).
 ///
 /// # Safety
 /// A plain frame; a valid process, whose memory for a row is current and empty.
@@ -278,7 +258,7 @@ unsafe fn next_of_file(process: *mut Process, as_tuple: bool) -> Option<Made> {
     unsafe {
         let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
         (*rows).context.is_converting = true;
-        let projection = projection_of(writer);
+        let projection = (*writer).recipe.projection_in_place();
         if projection.is_null() {
             return next_record(process).then_some(Made::Row);
         }
@@ -319,7 +299,7 @@ unsafe fn next_record(process: *mut Process) -> bool {
             (*rows).stream.stages.lap_sample(&mut watch, Stage::Convert);
         }
         if outcome == RowOutcome::Short {
-            let projection = projection_of(writer);
+            let projection = (*writer).recipe.projection_in_place();
             if !projection.is_null() {
                 projection::convert_rest(rows, projection, econtext);
             }
@@ -338,7 +318,7 @@ fn raise_malformed() {
         .raise();
 }
 
-/// Makes the target's attributes of the query's next row, without defaults that are expressions. False at the end of
+/// Makes the target's attributes of the query's next row, without defaults. False at the end of
 /// the query or of the limit.
 ///
 /// # Safety
@@ -360,13 +340,12 @@ unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArr
         (*rows).context.is_quiet = false;
         if more {
             (*rows).count_row_of_query();
-            set_defaults(writer, arrays);
         }
         more
     }
 }
 
-/// Makes the target's attributes of a join's next row, without defaults that are expressions. False at the end.
+/// Makes the target's attributes of a join's next row, without defaults. False at the end.
 ///
 /// # Safety
 /// A plain frame; a valid process that has this join, and the arrays of its slot.
@@ -378,25 +357,7 @@ unsafe fn next_of_join(process: *mut Process, join: *const Join, arrays: RowArra
         let more = join::next(join, arrays);
         // Rows that were spilled to disk come after all lines have been read.
         (*process).rows.context.is_quiet = more && (*join).has_read_all();
-        if more {
-            set_defaults(&raw mut (*process).writer, arrays);
-        }
         more
-    }
-}
-
-/// Sets the attributes whose defaults are constants or ids.
-///
-/// # Safety
-/// A plain frame; a valid writer, and the arrays of its slot.
-unsafe fn set_defaults(writer: *mut Writer, arrays: RowArrays) {
-    // SAFETY: a plain frame, and a valid writer; nothing here has a destructor.
-    unsafe {
-        let defaults = &raw mut (*writer).recipe.defaults;
-        // A guard for each row is expensive.
-        if (*defaults).sets() {
-            guarded(|| (*defaults).set(arrays).or_raise());
-        }
     }
 }
 
@@ -411,7 +372,7 @@ unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
     unsafe {
         let process = process.cast::<Process>();
         let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
-        let projection = projection_of(writer);
+        let projection = (*writer).recipe.projection_in_place();
         if projection.is_null() {
             return false;
         }

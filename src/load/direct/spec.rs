@@ -9,7 +9,7 @@
 use std::ffi::{CStr, CString};
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use pg_bulk_text::dialect::Eol;
@@ -17,7 +17,6 @@ use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::join;
-use super::rejects::RejectTally;
 use super::wide::QUEUE;
 use crate::heap::append::Traits;
 use crate::heap::append_lock::AppendLock;
@@ -58,6 +57,41 @@ unsafe impl Shareable for LoadTask {}
 unsafe impl Task for LoadTask {
     const WORKER: &'static CStr = c"pg_bulk_load_worker";
     const QUEUE: usize = QUEUE;
+}
+
+/// Counts of a chunk, shared by all processes.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RejectTally {
+    /// Rejects of the chunk.
+    pub count: AtomicU64,
+    /// Position of its first record: the byte, the lines before it, and how lines end. Written by the process that cuts the
+    /// chunk, before it announces the cut.
+    offset: AtomicU64,
+    lines: AtomicU64,
+    eol: AtomicU64,
+}
+
+// SAFETY: atomic values.
+unsafe impl Shareable for RejectTally {}
+
+impl RejectTally {
+    pub fn new() -> RejectTally {
+        let [count, offset, lines, eol] = [const { AtomicU64::new(0) }; 4];
+        RejectTally { count, offset, lines, eol }
+    }
+
+    pub fn place(&self) -> RecordStart {
+        let (offset, lines) = (self.offset.load(SeqCst), self.lines.load(SeqCst));
+        let eol = [Eol::Nl, Eol::Cr, Eol::CrNl, Eol::Any].into_iter().find(|&eol| eol as u64 == self.eol.load(SeqCst));
+        RecordStart { eol: eol.unwrap_or(Eol::Nl), offset, lines }
+    }
+    /// Notes the position.
+    pub fn begin_at(&self, place: RecordStart) {
+        self.offset.store(place.offset, SeqCst);
+        self.lines.store(place.lines, SeqCst);
+        self.eol.store(place.eol as u64, SeqCst);
+    }
 }
 
 sent! {

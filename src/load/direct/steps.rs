@@ -52,7 +52,7 @@ pub unsafe fn load(load: *mut Load) {
         Original::push(&raw mut original, &raw mut context);
         let state = SessionState::note();
         let error = attempt(|| {
-            leader = guarded(|| MemoryContext::current().keep(prepare(&mut *load).or_raise()));
+            leader = guarded(|| std::ptr::from_mut(MemoryContext::current().keep(prepare(&mut *load).or_raise())));
             loop {
                 work_on_file(leader);
                 blame(&mut *leader);

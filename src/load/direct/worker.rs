@@ -12,8 +12,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::executor;
 use super::join::{self, Join};
-use super::origin::{Tracer, Traces};
-use super::process::{Heaps, Process, Progress, Pull, Recipe, Writer, policy_of};
+use super::origin::Traces;
+use super::process::{Heaps, Process, Progress, Pull, Recipe, Tracer, Writer, policy_of};
 use super::rejects::Rejects;
 use super::row_loop;
 use super::spec::{LoadTask, Shared, Spec};
@@ -59,9 +59,10 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
     unsafe {
         let state = guarded(|| {
             point!("worker.begin");
-            MemoryContext::current().keep(attach(Worker::join(segment, toc).or_raise()).or_raise())
+            let state = attach(Worker::join(segment, toc).or_raise()).or_raise();
+            std::ptr::from_mut(MemoryContext::current().keep(state))
         });
-        let process = &raw mut state.process;
+        let process = &raw mut (*state).process;
         let error = attempt(|| {
             unguarded::in_context(copy_context, (&raw mut (*process).rows).cast(), || {
                 row_loop::run(process);
@@ -69,7 +70,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
             });
         });
         if error.is_null() {
-            guarded(|| finish(state));
+            guarded(|| finish(&mut *state));
             return;
         }
         failure::recover();

@@ -8,8 +8,8 @@ use pg_bulk_text::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::leader::Leader;
-use super::rejects::{RejectTally, TooMuch};
-use super::spec::{LoadTask, Shared};
+use super::rejects::TooMuch;
+use super::spec::{LoadTask, RejectTally, Shared};
 use crate::error::{Error, Result};
 use crate::index::shared_sorts::SharedSorts;
 use crate::input::chunk_order::Grid;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use pg_bulk_storage::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::tracer::Tracer;
 use crate::error::{Error, Result};
 use crate::heap::append::Traits;
 use crate::heap::append_lock::AppendLock;
@@ -13,7 +14,7 @@ use crate::index::index_keys::{Collector, KeyPlan};
 use crate::index::shared_sorts::SharedSorts;
 use crate::load::direct::executor::Executor;
 use crate::load::direct::heap::{Added, Appends, Heap};
-use crate::load::direct::origin::{Origin, Tracer, Traces};
+use crate::load::direct::origin::{Origin, Traces};
 use crate::load::direct::wide::Wide;
 use crate::load::{memory, obstacle};
 use crate::rows::row::Rows;

@@ -17,11 +17,10 @@ use pg_bulk_storage::tuple::{TUPLE_HEADER, Unfit};
 use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
-use super::{Heaps, Process, Progress, Pull, Recipe};
+use super::{Heaps, Process, Progress, Pull, Recipe, Tracer};
 use crate::error::{Error, Result, is_data_exception};
 use crate::load::direct::executor::Executor;
 use crate::load::direct::key_check::{CheckedTable, KeyCheck};
-use crate::load::direct::origin::Tracer;
 use crate::load::direct::rejects::Rejects;
 use crate::load::direct::spec::Shared;
 use crate::load::direct::wide::{MessageKind, Received, Wide};
@@ -104,19 +103,14 @@ impl Sink for Writer {
             self.receive()?;
             self.show(rows);
         }
-        Ok(self.records > 0)
-    }
-
-    #[inline]
-    fn advance(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
-        let advanced = rows.advance();
-        if !matches!(advanced, Ok(false)) {
-            self.records -= 1;
-        }
-        advanced
+        let goes_on = self.records > 0;
+        self.records -= u64::from(goes_on);
+        Ok(goes_on)
     }
 
     fn next_chunk(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
+        // The record that was counted is none.
+        self.records += 1;
         self.report(rows);
         self.tracer.report(SOME, &mut self.heaps.list, &mut self.wide)?;
         self.tracer.gaps += 1;
@@ -350,13 +344,6 @@ impl Writer {
         Ok(table)
     }
 
-    /// Rejects the row about which the executor or a function raised an error, which was caught. Guarded.
-    pub fn leave_out(&mut self, rows: &mut Rows, policy: &Policy, complaint: Complaint) -> Result<()> {
-        original::forget();
-        self.rejects.pins.release();
-        self.complain(rows, policy, complaint)
-    }
-
     /// Rejects the current record. Guarded.
     #[cold]
     fn complain(&mut self, rows: &mut Rows, policy: &Policy, complaint: Complaint) -> Result<()> {
@@ -406,6 +393,13 @@ pub enum InBlock {
 }
 
 impl Process {
+    /// Rejects the row about which the executor or a function raised an error, which was caught. Guarded.
+    pub fn leave_out(&mut self, complaint: Complaint) -> Result<()> {
+        original::forget();
+        self.writer.rejects.pins.release();
+        self.writer.complain(&mut self.rows, &self.policy, complaint)
+    }
+
     /// Goes to the next row, for a projection. Raises nothing. `as_value`: the process [stores
     /// tuples](Writer::stores_tuples).
     #[inline]
