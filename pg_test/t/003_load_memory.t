@@ -75,5 +75,13 @@ healthy($node, 'indexes that were merged');
 my @fresh = split / /, $node->safe_psql('postgres', "REINDEX TABLE t; $sizes");
 is(@merged, 4, 'four indexes');
 cmp_ok($merged[$_], '<=', 1.02 * $fresh[$_], "merged: $merged[$_] bytes, built anew: $fresh[$_]") for 0 .. $#fresh;
+
+# With on_error, the memory of values that input functions make is freed with their rows.
+my ($rows, $most) = (100_000, 100);
+$node->safe_psql('postgres', "COPY (SELECT 'word' || a || ' other' FROM generate_series(1, $rows) a) TO '$directory/words'; CREATE TABLE words (a tsvector)");
+my ($loaded, $memory) = split /\n/, $node->safe_psql('postgres', "SELECT rows_loaded, writer FROM bulk_load('$directory/words', 'words', '{\"workers\": 0, \"on_error\": \"ignore\"}');
+	SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024");
+is($loaded, "$rows|direct", 'a load with on_error of a type without a decoder');
+cmp_ok($memory, '<=', $most, '... keeps no values');
 $node->stop;
 done_testing();

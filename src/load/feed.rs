@@ -21,7 +21,7 @@ use crate::input::file_figures::{ByFile, FileFigures};
 use crate::program::projection::{Made, Projection, compute_read, filter};
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
-use crate::rows::soft::Verbosity;
+use crate::rows::soft::{Conversion, Verbosity};
 use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
@@ -360,7 +360,10 @@ impl Sink for InsertSink {
         self.complain(rows, policy, Complaint::of_error(error))
     }
 
-    fn note_bad_value(&mut self, rows: &mut Rows, policy: &mut Policy) -> Result<()> {
+    fn note_conversion(&mut self, rows: &mut Rows, policy: &mut Policy, outcome: Conversion) -> Result<()> {
+        if outcome != Conversion::LeftOut {
+            return Ok(());
+        }
         if let Some(bad) = policy.tolerance.bad_value.take() {
             policy.tolerance.bad_rows -= 1;
             // SAFETY: the error filter has copied the error to the row's memory.

@@ -86,8 +86,7 @@ pub struct Projection {
     /// The projection is the call of a function whose errors may be survived.
     pub filters: bool,
     survives: bool,
-    /// Columns to convert before and after the conditions: their indexes in the file.
-    pub first: Vec<usize>,
+    /// Columns to convert after the conditions: their indexes in the file.
     rest: Vec<usize>,
     /// Attributes in the conditions; None if all columns are converted before.
     early: Option<Vec<usize>>,
@@ -151,10 +150,8 @@ impl Projection {
         early: Option<Vec<usize>>,
         columns: &[Column],
     ) -> Projection {
-        let (first, rest) = (Vec::new(), Vec::new());
-        let (call, filters, survives) = (None, false, false);
-        let mut projection =
-            Projection { slot, quals, parts, call, filters, survives, first, rest, early, is_partial: false };
+        let (call, filters, survives, rest) = (None, false, false, Vec::new());
+        let mut projection = Projection { slot, quals, parts, call, filters, survives, rest, early, is_partial: false };
         projection.fit(columns);
         projection
     }
@@ -178,10 +175,13 @@ impl Projection {
 
     /// Adapts to the positions of columns in the file.
     pub fn fit(&mut self, columns: &[Column]) {
-        let is_early = |column: &Column| self.early.as_ref().is_none_or(|early| early.contains(&column.attribute));
-        let wanted = || columns.iter().enumerate().filter(|(_, column)| !column.ignored);
-        let places = |early: bool| wanted().filter(|(_, c)| is_early(c) == early).map(|(i, _)| i).collect();
-        (self.first, self.rest) = (places(true), places(false));
+        let is_rest = |column: &Column| !column.ignored && !self.is_first(column);
+        self.rest = columns.iter().enumerate().filter(|(_, column)| is_rest(column)).map(|(i, _)| i).collect();
+    }
+
+    /// Is the column converted before the conditions?
+    pub fn is_first(&self, column: &Column) -> bool {
+        self.early.as_ref().is_none_or(|early| early.contains(&column.attribute))
     }
 
     /// The arrays of the row.

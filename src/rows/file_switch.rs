@@ -5,7 +5,7 @@
 //! messages name it. State that depends on the fields of the previous file becomes invalid: the column of each field,
 //! and rows decoded together. A caller that keeps such state checks [`Rows::take_change`] at the next row.
 
-use super::row::{Attention, Rows, RowsChange};
+use super::row::{Attention, Rows};
 use crate::error::Result;
 use crate::input::encoding::invalid_in_server_encoding;
 use crate::input::source::Location;
@@ -18,7 +18,7 @@ impl Rows {
         self.context.attention = Attention::NONE;
         let opened = self.stream.switch_to_file(number);
         self.name_file();
-        self.note_change(RowsChange::File);
+        self.note_change();
         if opened.is_err() {
             // The error concerns the file, and not the line that was read last.
             self.context.elsewhere.begin();
@@ -26,18 +26,16 @@ impl Rows {
         opened
     }
 
-    /// Note a change, which makes state for earlier rows invalid.
-    pub fn note_change(&mut self, change: RowsChange) {
-        if self.change != Some(RowsChange::File) {
-            self.change = Some(change);
-        }
+    /// Note that the columns or the file have changed, which makes state for earlier rows invalid.
+    pub fn note_change(&mut self) {
+        self.has_changed = true;
         self.forget_block();
     }
 
-    /// Return and clear the change since the last call.
+    /// Have the columns or the file changed since the last call?
     #[inline]
-    pub fn take_change(&mut self) -> Option<RowsChange> {
-        self.change.take()
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// Set the name of the open file for messages, and for columns that need it.

@@ -78,15 +78,6 @@ impl Attention {
     }
 }
 
-/// A change since rows were last decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowsChange {
-    /// The fields belong to other columns.
-    Columns,
-    /// The records come from another file.
-    File,
-}
-
 /// The columns that the fields of a record belong to. A header or the next file may change it.
 #[derive(Debug, Default)]
 pub struct FieldLayout {
@@ -215,8 +206,8 @@ pub struct Rows {
     pub ragged: Ragged,
     /// The row that was reported last because of its values.
     remarked: u64,
-    /// Set when the columns or the file have changed.
-    pub change: Option<RowsChange>,
+    /// The fields belong to other columns, or the records come from another file.
+    pub(super) has_changed: bool,
     rows: u64,
 }
 
@@ -263,7 +254,7 @@ impl Rows {
             file_name: Vec::new(),
             ragged: Ragged::default(),
             remarked: 0,
-            change: None,
+            has_changed: false,
             rows: 0,
         };
         rows.set_columns(columns);
@@ -497,7 +488,7 @@ impl Rows {
         self.context.attention = Attention::NONE;
         if self.stream.files().is_some() {
             self.name_file();
-            self.note_change(RowsChange::File);
+            self.note_change();
         }
         // The reader counts its batches from 0 again.
         self.forget_block();

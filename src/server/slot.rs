@@ -183,8 +183,13 @@ impl ExprContext<'_> {
     /// # Safety
     /// Nothing that was allocated there is used any more.
     pub unsafe fn reset(self) {
-        // SAFETY: a guarded call with the context's own memory.
-        unsafe { pg_sys::MemoryContextReset(self.memory()) }
+        // SAFETY: a guarded call with the context's own memory. Without use since the last reset, a row costs no guard.
+        unsafe {
+            let memory = self.memory();
+            if !(*memory).isReset || !(*memory).firstchild.is_null() {
+                pg_sys::MemoryContextReset(memory);
+            }
+        }
     }
 
     /// Does work that allocates in the memory of the row. Guarded.

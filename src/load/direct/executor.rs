@@ -1,17 +1,26 @@
 //! Executor state that checks and routes the rows of a load, in the leader and in each worker. Set up as in CopyFrom
 //! (copyfrom.c).
+//!
+//! The INSERT that a load executes, in the server's executor state.
+//!
+//! A load has its own executor state with its own result relations. It takes two things from the statement's state. The
+//! first is the columns that the statement names: an error shows their values to a role that may insert but not read.
+//! The second is the instrumentation of triggers, for EXPLAIN and auto_explain. At the end, the figures of the load's
+//! result relations are added to the statement's.
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_sys};
 
 use crate::heap::leaves::partitions;
+use crate::load::Load;
 use crate::rows::row::RowArrays;
-use crate::server::compat;
+use crate::server::column_set::ColumnSet;
 use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
+use crate::server::node::NodeList;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::result_relation::{ResultRelation, new_result_relation};
 use crate::server::slot::{ExprContext, Slot};
-use crate::server::unguarded;
+use crate::server::{compat, unguarded};
 
 /// Executor state of a load's target. A handle: valid until [`tear_down`], which is unsafe.
 #[derive(Debug, Clone, Copy)]
@@ -20,10 +29,9 @@ pub struct Executor {
     target: ResultRelation,
     context: ExprContext<'static>,
     slot: Slot<'static>,
-    memory: MemoryContext,
     mtstate: *mut pg_sys::ModifyTableState,
     routing: *mut pg_sys::PartitionTupleRouting,
-    condition: *mut pg_sys::ExprState,
+    condition: Option<Expression>,
     /// ExecConstraints must check the target's rows.
     checks: bool,
     leaf: bool,
@@ -60,9 +68,9 @@ impl Executor {
         (self.mtstate, self.routing)
     }
 
-    /// The where option, or null.
+    /// The where option.
     #[inline(always)]
-    pub const fn condition(&self) -> *mut pg_sys::ExprState {
+    pub const fn condition(&self) -> Option<Expression> {
         self.condition
     }
 
@@ -83,8 +91,9 @@ impl Executor {
     }
 
     /// The memory context of the state, which is deleted with it.
-    pub const fn memory(&self) -> MemoryContext {
-        self.memory
+    pub fn memory(&self) -> MemoryContext {
+        // SAFETY: the state is valid until `tear_down`, as this handle is.
+        unsafe { MemoryContext::of_query(self.estate) }
     }
 
     /// The target.
@@ -94,7 +103,7 @@ impl Executor {
 
     /// Does no row need a step of the executor?
     pub fn is_idle(&self) -> bool {
-        !(self.checks || self.generated || self.leaf) && self.routing.is_null() && self.condition.is_null()
+        !(self.checks || self.generated || self.leaf) && self.routing.is_null() && self.condition.is_none()
     }
 
     /// Fixes the partitions that rows go to, even if another session attaches more.
@@ -116,17 +125,17 @@ impl Executor {
 
 /// Makes the executor state for an open relation.
 ///
-/// `inserted`: the attributes that rows give values to; `condition`: the where option's expression or null;
-/// `instrument`: the figures to measure for triggers. Guarded; allocates in the current memory context.
-pub fn set_up(relation: Relation<'_>, inserted: &[i16], condition: *mut pg_sys::Node, instrument: i32) -> Executor {
-    make(relation, inserted, condition, instrument, None)
+/// `inserted`: the attributes that rows give values to; `conditions`: those of the where option; `instrument`: the figures
+/// to measure for triggers. Guarded; allocates in the current memory context.
+pub fn set_up(relation: Relation<'_>, inserted: &[i16], conditions: NodeList<'_>, instrument: i32) -> Executor {
+    make(relation, inserted, conditions, instrument, None)
 }
 
 /// Makes the executor state, with the partitions of another state, or with the current ones.
 fn make(
     relation: Relation<'_>,
     inserted: &[i16],
-    condition: *mut pg_sys::Node,
+    conditions: NodeList<'_>,
     instrument: i32,
     other: Option<&Executor>,
 ) -> Executor {
@@ -157,11 +166,7 @@ fn make(
         } else {
             std::ptr::null_mut()
         };
-        let condition = if condition.is_null() {
-            std::ptr::null_mut()
-        } else {
-            pg_sys::ExecInitQual(condition.cast(), &raw mut (*mtstate).ps)
-        };
+        let condition = Expression::conditions(conditions);
         let descriptor = relation.descriptor();
         let slot = Slot::make(descriptor);
         let constraints = (*descriptor.as_ptr()).constr;
@@ -172,7 +177,7 @@ fn make(
         drop(entered);
         let leaf = relation.is_partition() && !partitioned;
         let (target, slot) = (ResultRelation::from_raw(target), Slot::from_raw(slot.as_ptr()));
-        Executor { estate, target, context, slot, memory, mtstate, routing, condition, checks, leaf, generated }
+        Executor { estate, target, context, slot, mtstate, routing, condition, checks, leaf, generated }
     }
 }
 
@@ -182,12 +187,11 @@ fn make(
 /// torn down any more, because an error ends the load. Rows are routed as before. Guarded; allocates in the current
 /// memory context.
 pub fn set_up_again(executor: &Executor, inserted: &[i16]) -> Executor {
-    // SAFETY: the state is valid, and so is its condition.
-    let (instrument, mut condition) =
-        unsafe { ((*executor.estate).es_instrument, Expression::or_null(executor.condition)) };
+    // SAFETY: the state is valid.
+    let instrument = unsafe { (*executor.estate).es_instrument };
+    let mut condition = executor.condition;
     condition.iter_mut().for_each(Expression::renew);
-    let condition = condition.map_or(std::ptr::null_mut(), Expression::as_ptr);
-    let again = make(executor.relation(), inserted, std::ptr::null_mut(), instrument, Some(executor));
+    let again = make(executor.relation(), inserted, NodeList::EMPTY, instrument, Some(executor));
     Executor { condition, ..again }
 }
 
@@ -206,5 +210,84 @@ pub unsafe fn tear_down(executor: &Executor) {
         pg_sys::ExecCloseResultRelations(executor.estate);
         pg_sys::ExecCloseRangeTableRelations(executor.estate);
         pg_sys::FreeExecutorState(executor.estate);
+    }
+}
+
+/// A statement that is being executed.
+#[derive(Debug, Clone, Copy)]
+pub struct Statement {
+    /// The state of the execution, which outlives the statement.
+    estate: *mut pg_sys::EState,
+    /// The statement's result relation.
+    target: ResultRelation,
+}
+
+/// The columns that the statement or the file gives values to.
+pub fn inserted_by(load: &Load) -> Vec<i16> {
+    load.statement.map_or_else(|| load.mapping.attributes().collect(), |statement| statement.inserted())
+}
+
+impl Statement {
+    /// Takes the target at this place of the range table. Guarded.
+    ///
+    /// # Safety
+    /// The state of the execution outlives the statement; the target is locked.
+    pub unsafe fn begin(estate: *mut pg_sys::EState, place: pg_sys::Index) -> Statement {
+        // SAFETY: a guarded call on the state, which closes the relation at its end.
+        unsafe {
+            let _memory = MemoryContext::of_query(estate).enter();
+            let target = new_result_relation();
+            pg_sys::ExecInitResultRelation(estate, target, place);
+            Statement { estate, target: ResultRelation::from_raw(target) }
+        }
+    }
+
+    /// The figures to measure (`InstrumentOption`).
+    pub fn instrument(&self) -> i32 {
+        // SAFETY: the state outlives the statement.
+        unsafe { (*self.estate).es_instrument }
+    }
+
+    /// The columns that the statement names. Guarded.
+    pub fn inserted(&self) -> Vec<i16> {
+        // SAFETY: a guarded call on the state and one of its result relations.
+        unsafe { ColumnSet::from_raw(pg_sys::ExecGetInsertedCols(self.target.as_ptr(), self.estate)) }
+            .numbers()
+            .collect()
+    }
+
+    /// Adds the trigger figures of the result relations of this statement's load, which are all open. Guarded.
+    pub fn add_triggers(&self, executor: &Executor) {
+        if self.instrument() == 0 {
+            return;
+        }
+        // SAFETY: the states of the statement and of its load, and their own lists of result relations; guarded calls.
+        // ExecCloseResultRelations closes the relations that are opened here.
+        unsafe {
+            let _memory = MemoryContext::of_query(self.estate).enter();
+            let load = &*executor.estate();
+            let lists = [
+                load.es_opened_result_relations,
+                load.es_tuple_routing_result_relations,
+                load.es_trig_target_relations,
+            ];
+            for list in lists {
+                for from in PgList::<pg_sys::ResultRelInfo>::from_pg(list).iter_ptr() {
+                    let from = ResultRelation::from_raw(from);
+                    let relid = from.relation().oid();
+                    if relid == self.target.relation().oid() {
+                        from.copy_instruments(self.target);
+                        continue;
+                    }
+                    // A partition. With a second table in the list, EXPLAIN prints table names.
+                    let partition = new_result_relation();
+                    let relation = OpenRelation::locked(relid).keep();
+                    pg_sys::InitResultRelInfo(partition, relation, 0, std::ptr::null_mut(), self.instrument());
+                    from.copy_instruments(ResultRelation::from_raw(partition));
+                    let others = &raw mut (*self.estate).es_trig_target_relations;
+                    *others = pg_sys::lappend(*others, partition.cast());
+                }
+            }
+        }
     }
 }

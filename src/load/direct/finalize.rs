@@ -7,7 +7,7 @@
 //!   then: fire triggers
 //! ```
 //!
-//! With `on_error = table`, rows may be rejected here ([`super::removed_rows`], [`super::orphans`]). Then foreign keys
+//! With `on_error = table`, rows may be rejected here ([`super::removed_rows`]). Then foreign keys
 //! are checked, and triggers queued, after all relations have their indexes and it is known which rows stay.
 //!
 //! The leader locks every relation that a worker may write to, because a worker's locks end with the worker, long
@@ -147,7 +147,7 @@ impl Finalization {
         let relinfo = self.open(leader, written)?;
         leader.phases().enter(Phase::Indexes);
         // With logical decoding, a subscriber would insert a row that is deleted later, and the insert may fail.
-        let keeps = leader.process.rejects.keeps();
+        let keeps = leader.process.writer.rejects.keeps();
         let survives = (keeps || leader.arbiter.is_some()) && !written.traits.logical;
         // SAFETY: the load has no handle of the executor's indexes.
         unsafe { relinfo.open_indexes(survives) };

@@ -53,6 +53,8 @@ pub struct Heap {
     /// The rows that were put into the relation.
     pub written: Appends,
     bulk: pg_sys::BulkInsertState,
+    /// Outlives the heap.
+    memory: MemoryContext,
     /// Keeps the relation open, if nothing else does.
     kept: Option<KeptRelation>,
     /// Time of forming tuples and pages.
@@ -124,8 +126,14 @@ impl Heap {
         self.kept = Some(relation);
     }
 
-    /// Makes a heap for an open relation. `stamp` is written to the tuples' headers. Guarded.
-    pub fn new(relation: Relation<'static>, traits: Traits, stamp: Stamp, written: Appends) -> Result<Heap> {
+    /// Makes a heap for an open relation. `stamp` is written to the tuples' headers; `memory` outlives the heap. Guarded.
+    pub fn new(
+        relation: Relation<'static>,
+        traits: Traits,
+        stamp: Stamp,
+        written: Appends,
+        memory: MemoryContext,
+    ) -> Result<Heap> {
         let attributes = attributes(relation.descriptor());
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
@@ -139,6 +147,7 @@ impl Heap {
             stamp,
             written,
             bulk: std::ptr::null_mut(),
+            memory,
             kept: None,
             stages: Stages::new(),
             collectors: Vec::new(),
@@ -374,16 +383,15 @@ impl Heap {
 
     /// Inserts the rows through shared buffers if they are few and nothing was appended before.
     ///
-    /// An append would cost a half-empty page and a WAL flush, too much for few rows. Only in the leader. Guarded;
-    /// `memory` lives as long as the heap.
-    pub fn finish_small(&mut self, memory: MemoryContext, append_lock: &AppendLock) -> Result<()> {
+    /// An append would cost a half-empty page and a WAL flush, too much for few rows. Only in the leader. Guarded.
+    pub fn finish_small(&mut self, append_lock: &AppendLock) -> Result<()> {
         let pages = self.batch.finish();
         if pages >= SMALL || self.written.rows > 0 || self.external {
             return self.append(append_lock);
         }
         let held = append_lock.take();
         let mut places = Vec::new();
-        let entered = memory.enter();
+        let entered = self.memory.enter();
         let relation = self.relation.as_ptr();
         // SAFETY: guarded calls on an open relation. Slots and tuples point into the batch, which is cleared after
         // heap_multi_insert has copied the tuples; before that it writes their headers.
@@ -412,7 +420,9 @@ impl Heap {
                 pg_sys::heap_multi_insert(relation, slots.as_mut_ptr(), few, self.stamp.cid, options, nothing);
                 for (&slot, header) in slots.iter().zip(&headers).take(count) {
                     let tid = (*slot).tts_tid;
-                    collect(&mut self.collectors, header, tid)?;
+                    let bytes =
+                        std::slice::from_raw_parts(header.t_data.cast::<u8>().cast_const(), header.t_len as usize);
+                    self.collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))?;
                     self.written.insert(tid);
                     if self.trail.is_some() {
                         places.push((block_of(&tid), tid.ip_posid));
@@ -439,35 +449,29 @@ impl Heap {
         unsafe { (*pg_sys::RelationGetSmgr(self.relation.as_ptr())).smgr_targblock = pg_sys::InvalidBlockNumber };
     }
 
-    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded; `memory` lives as long as the heap.
-    pub fn insert(
-        &mut self,
-        tuple: FormedTuple,
-        origin: Origin,
-        memory: MemoryContext,
-        append_lock: &AppendLock,
-    ) -> Result<()> {
-        let tuple = tuple.of(self.relation)?.as_ptr();
+    /// Inserts a row through shared buffers, with TOAST. Only in the leader. Guarded.
+    pub fn insert(&mut self, tuple: FormedTuple, origin: Origin, append_lock: &AppendLock) -> Result<()> {
+        let tuple = tuple.of(self.relation)?;
         let held = append_lock.take();
         // SAFETY: guarded calls on an open relation, and a tuple of it. Without the free space
         // map, the row goes to the last page of the file, or behind it.
-        unsafe {
+        let tid = unsafe {
             if self.bulk.is_null() {
-                let _entered = memory.enter();
+                let _entered = self.memory.enter();
                 self.bulk = pg_sys::GetBulkInsertState();
             }
             self.forget_target();
             let options = pg_sys::HEAP_INSERT_SKIP_FSM.cast_signed() | self.insert_options();
-            pg_sys::heap_insert(self.relation.as_ptr(), tuple, self.stamp.cid, options, self.bulk);
-            let tid = (*tuple).t_self;
-            self.written.insert(tid);
-            if let Some(trail) = &mut self.trail {
-                trail.place_one(block_of(&tid), tid.ip_posid, origin);
-            }
+            pg_sys::heap_insert(self.relation.as_ptr(), tuple.as_ptr(), self.stamp.cid, options, self.bulk);
+            (*tuple.as_ptr()).t_self
+        };
+        self.written.insert(tid);
+        if let Some(trail) = &mut self.trail {
+            trail.place_one(block_of(&tid), tid.ip_posid, origin);
         }
         drop(held);
-        // SAFETY: as above. Without the append lock, since user-defined functions may run.
-        unsafe { collect(&mut self.collectors, &*tuple, (*tuple).t_self) }
+        // Without the append lock, since user-defined functions may run.
+        self.collectors.iter_mut().try_for_each(|collector| collector.add_tuple(tuple.bytes(), tid))
     }
 
     /// Releases what [`Heap::insert`] holds. Guarded.
@@ -483,20 +487,6 @@ impl Heap {
             relation.close();
         }
     }
-}
-
-/// Collects the keys of a row that core has inserted. Guarded.
-///
-/// # Safety
-/// The tuple is a row's, `tid` its position.
-unsafe fn collect(
-    collectors: &mut [Collector],
-    tuple: &pg_sys::HeapTupleData,
-    tid: pg_sys::ItemPointerData,
-) -> Result<()> {
-    // SAFETY: the tuple of a row.
-    let bytes = unsafe { std::slice::from_raw_parts(tuple.t_data.cast::<u8>().cast_const(), tuple.t_len as usize) };
-    collectors.iter_mut().try_for_each(|collector| collector.add_tuple(bytes, tid))
 }
 
 /// The block of a row.

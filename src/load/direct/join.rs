@@ -17,8 +17,11 @@
 //! The tricky point is the memory of a record's values. One record may have many rows in the join, and resetting the
 //! memory of one row must not free the record's values. So fields are converted in the memory of the leaf, which is
 //! reset at the next record. All other values are in the memory of the row, as in any load.
+//!
+//! Instrumentation of a plan that several processes run, for EXPLAIN ANALYZE. The figures of all processes are added
+//! for each node, as in a parallel query (ExecParallelReportInstrumentation, ExecParallelRetrieveInstrumentation,
+//! execParallel.c).
 
-pub mod figures;
 pub mod leaf;
 
 use std::ffi::{CStr, CString, c_char};
@@ -35,8 +38,7 @@ use crate::rows::soft::OnError;
 use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::sent::sent;
-use crate::server::slot::ExprContext;
-use crate::server::slot::Slot;
+use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded::{self, Opaque};
 
 /// A plan that is ready to run.
@@ -83,9 +85,15 @@ impl Joined {
     /// # Safety
     /// `top` is the state of a plan, and outlives the result.
     pub unsafe fn new(top: *mut pg_sys::PlanState, is_safe: bool) -> Option<Joined> {
-        // SAFETY: the state of a plan.
-        let leaf = unsafe { leaf::below(top) }?;
-        Some(Joined { top, leaf, is_safe })
+        let mut state = top;
+        // SAFETY: a plan state's children are plan states; a node's tag is its type.
+        while let Some(node) = unsafe { state.as_ref() } {
+            if Leaf::is(node) {
+                return Some(Joined { top, leaf: state.cast(), is_safe });
+            }
+            state = node.lefttree;
+        }
+        None
     }
 
     /// The leaf. No reference to it outlives an accessor.
@@ -114,6 +122,12 @@ impl Joined {
         unsafe { ExprContext::from_raw(self.leaf().scan().ps.ps_ExprContext) }
     }
 
+    /// The measured nodes; none without instrumentation. Guarded.
+    fn nodes(&self) -> Vec<*mut pg_sys::PlanState> {
+        // SAFETY: the state has begun; guarded calls.
+        unsafe { if (*(*self.top).state).es_instrument == 0 { Vec::new() } else { compat::nodes_of(self.top) } }
+    }
+
     /// The plan in the form that workers read. Guarded.
     pub fn text(&self, sets: Vec<i16>) -> Text {
         // SAFETY: guarded calls on the state of a plan; the parameters are written to memory of their estimated size.
@@ -125,8 +139,7 @@ impl Joined {
             let mut parameters = vec![0u8; pg_sys::EstimateParamListSpace(list)];
             let mut to = parameters.as_mut_ptr().cast::<c_char>();
             pg_sys::SerializeParamList(list, &raw mut to);
-            let nodes = if (*estate).es_instrument == 0 { 0 } else { compat::nodes_of(self.top).len() };
-            Text { statement, parameters, sets, instrument: (*estate).es_instrument, nodes }
+            Text { statement, parameters, sets, instrument: (*estate).es_instrument, nodes: self.nodes().len() }
         }
     }
 }
@@ -183,6 +196,45 @@ impl Join {
     /// Have all records been read? Further rows may come from batches on disk.
     pub fn has_read_all(&self) -> bool {
         self.joined.leaf().is_done
+    }
+
+    /// The measured nodes; none without instrumentation. Guarded.
+    pub fn nodes(&self) -> Vec<*mut pg_sys::PlanState> {
+        self.joined.nodes()
+    }
+
+    /// In a worker that is done: adds its figures to its own in shared memory. Guarded.
+    pub fn report(&self, figures: &mut [pg_sys::Instrumentation]) {
+        let nodes = self.nodes();
+        // With another number of nodes, the nodes cannot be matched with the leader's.
+        if nodes.len() != self.measured {
+            return;
+        }
+        for (node, figure) in nodes.into_iter().zip(figures) {
+            // SAFETY: guarded calls; the state has begun.
+            unsafe {
+                let own = (*node).instrument;
+                if !own.is_null() {
+                    pg_sys::InstrEndLoop(own);
+                    pg_sys::InstrAggNode(figure, own);
+                }
+            }
+        }
+    }
+
+    /// In the leader: adds the figures of this many workers. Guarded.
+    pub fn add_figures(&self, figures: &mut [pg_sys::Instrumentation], workers: usize) {
+        let nodes = self.nodes();
+        for figures in figures.chunks_exact_mut(nodes.len().max(1)).take(workers) {
+            for (&node, figure) in nodes.iter().zip(figures) {
+                // SAFETY: guarded calls; the state has begun.
+                unsafe {
+                    if !(*node).instrument.is_null() {
+                        pg_sys::InstrAggNode((*node).instrument, figure);
+                    }
+                }
+            }
+        }
     }
 
     /// In a worker: ends the plan. Guarded.

@@ -8,7 +8,7 @@
 //!        └─► foreign keys ─► sort ─► in the table, or among the rows that stay? ◄──────────────────────┘
 //! ```
 //!
-//! A load finds such rows by inserting them, and deletes them again ([`super::removed_rows`], [`super::orphans`]). A
+//! A load finds such rows by inserting them, and deletes them again ([`super::removed_rows`]). A
 //! dry run inserts nothing, locks no row and waits for no session; but it finds the same rows, with the same errors.
 //! Rows have numbers instead of heap positions. The numbers ascend in the order of the file, so one process reads the
 //! whole file.

@@ -23,15 +23,13 @@
 //! A load may have several files, one after the other. Each range names its file and ends with it, though the page goes
 //! on. The state to read an earlier file again is kept in [`Earlier`].
 
-mod earlier;
 mod find;
 
 use std::collections::BTreeMap;
 
 use pgrx::PgSqlErrorCode as Code;
 
-pub use self::earlier::Earlier;
-pub use self::find::{FileProperties, ReadPosition};
+pub use self::find::{Earlier, FileProperties, ReadPosition};
 use crate::error::{Error, Result};
 use crate::server::buf_file::{BufFile, Place};
 use crate::server::memory_context::MemoryContext;

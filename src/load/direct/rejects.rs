@@ -9,15 +9,12 @@
 //! an error, the leader adds up the counts of the chunks. If they exceed the limit, it reads the chunk with that record
 //! again and stops at the record ([`Rejects::too_much`]).
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pg_bulk_text::dialect::Eol;
 use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
-use super::shared::Shared;
+use super::spec::{RejectTally, Shared};
 use super::wide::{MessageKind, Received, Wide};
 use crate::error::{Error, Result};
 use crate::guc;
@@ -25,31 +22,7 @@ use crate::load::rejects::Spool;
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::soft::{self, Limit, OnError};
 use crate::server::result_relation::ResultRelation;
-use crate::server::team::{Shareable, SharedRef};
-
-/// Counts of a chunk, shared by all processes.
-#[derive(Debug)]
-#[repr(C)]
-pub struct RejectTally {
-    /// Rejects of the chunk.
-    count: AtomicU64,
-    /// Position of its first record. Written by the process that cuts the chunk.
-    place: UnsafeCell<RecordStart>,
-}
-
-// SAFETY: only the process that cuts the chunk writes the position, before it announces the cut.
-unsafe impl Sync for RejectTally {}
-// SAFETY: plain data.
-unsafe impl Shareable for RejectTally {}
-
-impl RejectTally {
-    pub fn new() -> RejectTally {
-        RejectTally {
-            count: AtomicU64::new(0),
-            place: UnsafeCell::new(RecordStart { eol: Eol::Nl, offset: 0, lines: 0 }),
-        }
-    }
-}
+use crate::server::team::SharedRef;
 
 /// State of a process for keeping and counting its rejects.
 #[derive(Debug)]
@@ -126,16 +99,19 @@ impl Rejects {
         self.keep.is_some()
     }
 
+    fn spool(&self) -> Option<&Spool> {
+        // SAFETY: the load's spool outlives its processes.
+        unsafe { self.spool.as_ref() }
+    }
+
     /// In the leader: may one more reject be kept?
     pub fn has_room(&self) -> bool {
-        // SAFETY: the load's spool outlives its processes.
-        unsafe { self.spool.as_ref() }.is_some_and(|spool| spool.count < spool.most)
+        self.spool().is_some_and(|spool| spool.count < spool.most)
     }
 
     /// In the leader: the id of the load whose rejects the view bulk_rejects will show.
     pub fn kept_by(&self) -> Option<i64> {
-        // SAFETY: the spool of the load, which outlives its processes.
-        unsafe { self.spool.as_ref() }.and_then(Spool::view_of)
+        self.spool().and_then(Spool::view_of)
     }
 
     /// Counts further rejects, but keeps none.
@@ -174,8 +150,7 @@ impl Rejects {
     /// Notes the position of a chunk that is being cut.
     pub fn mark(&self, ticket: u64, place: RecordStart) {
         if let Some(tally) = self.tally(ticket) {
-            // SAFETY: only the process with the current ticket writes; none reads before the chunk is done.
-            unsafe { *tally.place.get() = place };
+            tally.begin_at(place);
         }
     }
 
@@ -212,9 +187,7 @@ impl Rejects {
             let tally = self.tally(ticket)?;
             let here = tally.count.load(SeqCst);
             if before + here > limit {
-                // SAFETY: a chunk with a count was cut, and no process writes any more.
-                let place = unsafe { *tally.place.get() };
-                return Some(TooMuch { ticket, place, before: limit - before });
+                return Some(TooMuch { ticket, place: tally.place(), before: limit - before });
             }
             before += here;
         }

@@ -19,14 +19,37 @@
 //! search would find all removed rows before it. Equal keys are adjacent in the sort, so groups need no search.
 //!
 //! Keys without an order (exclusion constraints) are inserted in the order of the file, each after a search.
+//!
+//! Removes orphans, rows without a parent, with `on_error = table`.
+//!
+//! The server would check foreign keys row by row after the last row, and fail at the first violation. Here they are
+//! checked together, as without `on_error` ([`super::foreign_keys`]). If all keys have a parent, nothing more is done.
+//! Otherwise the keys are sorted again, each with its row, and the orphans are deleted, like rows that conflict with an
+//! index.
+//!
+//! ```text
+//!   all relations: rows in their indexes, conflicts removed ─► check ── all keys have parents ─────► other triggers
+//!                                                                └─ no ─► hunt ─► orphans are deleted ─┐
+//!                                                                          ▲         any, between loaded tables
+//!                                                                          └───────────────────────────┘
+//! ```
+//!
+//! The tricky point is a reference to a row of the same load: when that row is deleted, the row that refers to it
+//! becomes an orphan. So if a table refers to a loaded table, rounds go on until one finds no orphan. And no row is
+//! checked before all relations have their indexes, since a query with an index would not find rows that the index
+//! lacks.
+//!
+//! The parents that were found are locked, so they stay, and the server's own checks are not needed any more.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::foreign_keys::ForeignKeys;
 use super::indexes::Indexes;
 use super::leader::Leader;
+use super::new_rows::NewRows;
 use super::origin::{FileProperties, RecordPosition, Traces, file_of};
 use crate::error::{Error, Result};
 use crate::heap::removal::{self, Removal, number_of, row_of};
@@ -35,8 +58,10 @@ use crate::index::number_sort::NumberSort;
 use crate::load::duplicate::Keep;
 use crate::load::rejects::{Complaint, Reject};
 use crate::server::holder::{self, HeapRow};
+use crate::server::memory_context::MemoryContext;
 use crate::server::original::gettext;
 use crate::server::relation::Relation;
+use crate::server::unguarded::guarded;
 
 /// The server's error for a conflicting row (_bt_check_unique, nbtinsert.c; check_exclusion_or_unique_constraint,
 /// execIndexing.c).
@@ -104,7 +129,7 @@ impl Leader {
         let mut old = number_of(&other.tid());
         if is_own {
             self.remove(other, RemovalReason::Duplicate)?;
-            if self.process.rejects.has_room() || !self.process.progress.by_file.is_none() {
+            if self.process.writer.rejects.has_room() || !self.process.writer.progress.by_file.is_none() {
                 conflicts.supersede(old);
             }
             let Some(first) = conflicts.replaced.as_mut().and_then(|replaced| replaced.remove(&old)) else {
@@ -154,7 +179,7 @@ impl Leader {
         let mut keys = Vec::new();
         // The last rows come first here, but records are found fastest in the order of the file.
         let mut late =
-            (keep == Keep::New && self.process.rejects.has_room()).then(|| NumberSort::new(conflicts.memory));
+            (keep == Keep::New && self.process.writer.rejects.has_room()).then(|| NumberSort::new(conflicts.memory));
         while let Some([position, behind, row, ..]) = next {
             pgrx::check_for_interrupts!();
             keys.clear();
@@ -231,7 +256,7 @@ impl Leader {
     ) -> Result<NumberSort<6>> {
         // Merges rows and ranges of tuple positions, both in heap order.
         let mut ranges = NumberSort::<4>::new(memory);
-        self.process.tracer.origins.for_each(number, |block, first, count, place| {
+        self.process.writer.tracer.origins.for_each(number, |block, first, count, place| {
             let first = (u64::from(block) << 16) | u64::from(first);
             ranges.put([first, u64::from(count), place.position, place.behind]);
         })?;
@@ -260,7 +285,7 @@ impl Leader {
 
     /// Moves a row of a file from the loaded rows to the duplicates or rejects.
     fn move_figure(&self, place: RecordPosition, reason: RemovalReason) {
-        let Some(figures) = self.process.progress.by_file.of(file_of(place.position)) else { return };
+        let Some(figures) = self.process.writer.progress.by_file.of(file_of(place.position)) else { return };
         figures.loaded.fetch_sub(1, Relaxed);
         let counter = if reason == RemovalReason::Duplicate { &figures.duplicate } else { &figures.rejected };
         counter.fetch_add(1, Relaxed);
@@ -274,9 +299,9 @@ impl Leader {
     }
 
     fn keep_record(&mut self, place: RecordPosition, complaint: Complaint) -> Result<()> {
-        if self.process.rejects.has_room() {
+        if self.process.writer.rejects.has_room() {
             let reject = self.reject_at(place, complaint)?;
-            self.process.rejects.keep_bytes(&reject.write());
+            self.process.writer.rejects.keep_bytes(&reject.write());
         }
         Ok(())
     }
@@ -324,7 +349,7 @@ impl Leader {
         } else {
             self.counts.rejected += 1;
         }
-        let rejects = &self.process.rejects;
+        let rejects = &self.process.writer.rejects;
         if reason == RemovalReason::Reject && rejects.limit.is_some_and(|limit| self.counts.rejected > limit) {
             return Err(rejects.too_many());
         }
@@ -333,12 +358,12 @@ impl Leader {
 
     /// Reads the record at a place again.
     fn reject_at(&mut self, place: RecordPosition, complaint: Complaint) -> Result<Reject> {
-        if self.process.tracer.traces == Traces::Lines {
+        if self.process.writer.tracer.traces == Traces::Lines {
             return Ok(Reject { path: None, line: place.position + place.behind, offset: None, raw: None, complaint });
         }
         let source = self.source();
         let process = &mut self.process;
-        process.tracer.origins.find(&mut self.files.target, &source, &mut process.rows, place)?;
+        process.writer.tracer.origins.find(&mut self.files.target, &source, &mut process.rows, place)?;
         Ok(Reject::new(&mut process.rows, complaint))
     }
 
@@ -352,7 +377,7 @@ impl Leader {
     /// Rows of a relation in the order of the file. Guarded; the order lives in the current memory context.
     pub fn file_order(&mut self, number: usize, memory: i32) -> Result<FileOrder> {
         let mut sort = NumberSort::new(memory);
-        self.process.tracer.origins.for_each(number, |block, first, count, place| {
+        self.process.writer.tracer.origins.for_each(number, |block, first, count, place| {
             sort.put([place.position, place.behind, (u64::from(block) << 16) | u64::from(first), count.into()]);
         })?;
         sort.sort();
@@ -381,5 +406,69 @@ impl FileOrder {
         };
         self.range = Some([position, behind + 1, first + 1, count - 1]);
         Some((row_of(first), RecordPosition { file: 0, position, behind }))
+    }
+}
+
+/// Deletes the current orphans of a relation of the load, and returns how many there were.
+///
+/// The rows are in their indexes. Keys are tracked from here on. Each sort gets `memory` kB. Guarded, and outside of
+/// parallel mode.
+pub fn hunt(leader: &mut Leader, rows: &NewRows, keys: &mut ForeignKeys, number: usize, memory: i32) -> Result<u64> {
+    let context = MemoryContext::current().child(c"pg_bulk orphans");
+    let entered = context.enter();
+    keys.discard();
+    keys.prepare(memory, true);
+    // Rows, each with the foreign key that it violates. Two more sorts start when this one is complete.
+    let mut orphans = None;
+    let mut put = |key, row| {
+        orphans.get_or_insert_with(|| NumberSort::new(memory / 3)).put([row, key as u64, 0, 0]);
+    };
+    // SAFETY: the slot has a row of the relation; the closures are plain.
+    unsafe {
+        rows.for_each(|slot| {
+            let row = number_of(&(*slot).tts_tid);
+            keys.add(slot, |key| guarded(|| put(key, row)));
+        });
+    }
+    keys.find(put)?;
+    let count = orphans.map_or(Ok(0), |orphans| leader.remove_orphans(orphans, rows, keys, number, memory / 3))?;
+    drop(entered);
+    // SAFETY: the sorts in the context have ended.
+    unsafe { context.delete() };
+    Ok(count)
+}
+
+impl Leader {
+    fn remove_orphans(
+        &mut self,
+        orphans: NumberSort<4>,
+        rows: &NewRows,
+        keys: &ForeignKeys,
+        number: usize,
+        memory: i32,
+    ) -> Result<u64> {
+        let relation = rows.relation();
+        let complaints = keys.complaints(relation);
+        let mut sort = self.in_file_order(number, orphans, memory, false)?;
+        let mut removal = self.removal(relation, number)?;
+        let (mut count, mut last) = (0, None);
+        while let Some([position, behind, row, key, ..]) = sort.take() {
+            pgrx::check_for_interrupts!();
+            // Of several violated foreign keys, the server's checks would report the first.
+            if last.replace(row) == Some(row) {
+                continue;
+            }
+            let complaint = usize::try_from(key).ok().and_then(|key| complaints.get(key)).cloned();
+            let place = RecordPosition { file: 0, position, behind };
+            // SAFETY: `in_file_order` has found the row among those that the load has put into the relation.
+            removal.put(unsafe { HeapRow::new(relation, row_of(row)) })?;
+            self.counts.loaded -= 1;
+            self.leave_out(place, RemovalReason::Reject, complaint.unwrap_or_default())?;
+            count += 1;
+        }
+        sort.end();
+        removal.run()?;
+        self.counts.others.add(removal.cpu);
+        Ok(count)
     }
 }

@@ -1,37 +1,36 @@
 //! The loop over rows, in each process of a load.
 //!
 //! ```text
-//!   chunk ─► advance ─► decode ─┬─────────────────────────────────────────────────► tuple ─► page ─► append
-//!                               └─► input functions ─► projection ─► defaults ─► where ─► leaf ─► generated, checks ─┘
-//!                                   (plain frame)
+//!   pump ─► record ─► row ─┬─────────────────────────────────────────────────────────────► tuple ─► page ─► append
+//!                          └─► input functions ─► projection ─► defaults ─► where ─► leaf ─► generated, checks ─┘
+//!                              (plain frame)
 //! ```
 //!
 //! [`run`] is a plain frame. It calls user-defined code (input functions, defaults, the condition, constraints), whose
-//! errors keep all their fields. Rows without user-defined code stay within [`step`], which takes many rows in one
-//! guard.
+//! errors keep all their fields. Rows without user-defined code stay within the [pump](crate::rows::row::pump), whose
+//! sink, the [`Writer`](super::process::Writer), takes many rows in one guard.
 //!
 //! The steps for each row are in the order of CopyFrom (copyfrom.c).
-
-mod pulled;
 
 use pg_bulk_storage::tuple::Unfit;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use self::pulled::{fetch, next_of_join, next_of_query};
-use super::process::{InBlock, Process, Pull};
+use super::join::{self, Join};
+use super::process::{Beginning, InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
+use crate::load::query::{self, Query};
 use crate::load::rejects::Complaint;
 use crate::program::defaults::Default;
 use crate::program::projection::{self, Made};
-use crate::rows::row::Rows;
-use crate::rows::row::pump::RowOutcome;
+use crate::rows::row::pump::{RowOutcome, next_row};
+use crate::rows::row::{RowArrays, Rows};
 use crate::server::attempt::attempt;
 use crate::server::compat;
 use crate::server::result_relation::ResultRelation;
 use crate::server::row_violation::{RowViolation, set_checking};
 use crate::server::slot::{Row, Slot};
 use crate::server::stages::Stage;
-use crate::server::unguarded::{self, guarded};
+use crate::server::unguarded::{self, Opaque, guarded};
 
 /// Rows whose memory is reset together.
 const TOGETHER: u32 = 16;
@@ -49,7 +48,7 @@ pub unsafe fn run_again(process: *mut Process) {
             return;
         }
         let memory = pg_sys::CurrentMemoryContext;
-        let of_record = (*process).recipe.fields.memory();
+        let of_record = (*process).writer.recipe.fields.memory();
         let mut filtered = 0;
         unguarded::MemoryContextReset(of_record);
         while fetch(process.cast(), &raw mut filtered) {
@@ -67,11 +66,12 @@ pub unsafe fn run(process: *mut Process) {
     // SAFETY: a plain frame, and a valid process; nothing in this frame has a destructor.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
-        if !(*process).rejects.keeps() {
+        let executor = (*process).writer.executor;
+        if !(*process).writer.rejects.keeps() {
             rows(process, memory, std::ptr::null_mut());
             return;
         }
-        let (slot, per_tuple) = ((*process).executor.slot().as_ptr(), (*process).executor.context().memory());
+        let (slot, per_tuple) = (executor.slot().as_ptr(), executor.context().memory());
         RowViolation::watch(|violation| {
             loop {
                 // Errors are copied to this context.
@@ -102,20 +102,15 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
     // SAFETY: a plain frame, and a valid process; nothing in this frame has a destructor. The context for rows is empty, and
     // what is in it ends with its row.
     unsafe {
-        let mut whole = (*process).progress.stages.watch();
-        let e = (*process).executor;
-        let rows = &raw mut (*process).rows;
-        let defaults = &raw mut (*process).recipe.defaults;
+        let (rows, policy) = (&raw mut (*process).rows, &raw mut (*process).policy);
+        let writer = &raw mut (*process).writer;
+        let mut whole = (*writer).progress.stages.watch();
+        let e = (*writer).executor;
         let (slot, econtext, estate) = (e.slot().as_ptr(), e.context().as_ptr(), e.estate());
         let (per_tuple, target) = (e.context().memory(), e.relation());
         let arrays = e.arrays();
-        let projection = match (*process).recipe.projection.as_mut() {
-            Some(projection) => &raw mut *projection,
-            None => std::ptr::null_mut(),
-        };
-        let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
         let (mut query, mut join) = (std::ptr::null_mut(), std::ptr::null());
-        match (*process).pull.as_ref() {
+        match (*writer).pull.as_ref() {
             Some(Pull::Query(own)) => query = *own,
             Some(Pull::Join(own)) => {
                 own.belong(process.cast(), fetch);
@@ -123,8 +118,8 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             }
             None => (),
         }
-        let at_once = (*process).stores_at_once();
-        let as_tuple = (*process).stores_tuples();
+        let at_once = (*writer).stores_at_once();
+        let as_tuple = (*writer).stores_tuples();
         let clear = || {
             unguarded::clear_virtual(slot);
             unguarded::MemoryContextReset(per_tuple);
@@ -143,45 +138,19 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !query.is_null() {
-                if !next_of_query(process, query, arrays) {
+            if !query.is_null() || !join.is_null() {
+                let is_query = !query.is_null();
+                let more =
+                    if is_query { next_of_query(process, query, arrays) } else { next_of_join(process, join, arrays) };
+                if !more {
                     break;
                 }
-            } else if !join.is_null() {
-                if !next_of_join(process, join, arrays) {
-                    break;
+                // A guard for each row is expensive.
+                if (*writer).recipe.defaults.sets() {
+                    guarded(|| (*writer).recipe.defaults.set(arrays).or_raise());
                 }
             } else {
-                (*rows).context.is_converting = true;
-                let (outcome, value) = match projection.is_null() {
-                    true => (guarded(|| (*process).advance().or_raise()), std::ptr::null_mut()),
-                    false => match (*process).advance_in_block(as_tuple) {
-                        InBlock::Row => (RowOutcome::Row, std::ptr::null_mut()),
-                        InBlock::Value(value) => (RowOutcome::Row, value),
-                        InBlock::Not => (guarded(|| (*process).advance().or_raise()), std::ptr::null_mut()),
-                        InBlock::NoMemory => guarded(|| error::out_of_memory().raise()),
-                    },
-                };
-                if outcome == RowOutcome::End {
-                    break;
-                }
-                if (*rows).has_queue() {
-                    let mut watch = (*process).progress.stages.sample();
-                    Rows::convert(rows, fields, econtext);
-                    (*process).progress.stages.lap_sample(&mut watch, Stage::Convert);
-                }
-                if outcome == RowOutcome::Short {
-                    if !projection.is_null() {
-                        projection::convert_rest(rows, projection, econtext);
-                    }
-                    guarded(|| (*rows).check_missing().or_raise());
-                }
-                (*rows).context.is_converting = false;
-                let mut made = match projection.is_null() {
-                    true => Made::Row,
-                    false if !value.is_null() => projection::make_of(projection, econtext, value),
-                    false => projection::project(rows, projection, defaults, econtext, arrays, as_tuple),
-                };
+                let Some(mut made) = next_of_file(process, as_tuple) else { break };
                 if let Made::Tuple(tuple) = made {
                     match (*process).store_tuple(tuple) {
                         Ok(()) => {
@@ -191,7 +160,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                         Err(Unfit::Malformed) => guarded(raise_malformed),
                         Err(Unfit::Apart) => (),
                     }
-                    projection::take_apart(projection, econtext, tuple, arrays);
+                    projection::take_apart((*writer).recipe.projection_in_place(), econtext, tuple, arrays);
                     made = Made::Row;
                 } else if at_once && matches!(made, Made::Row) && (*process).store_at_once(Row::new(arrays, target)) {
                     forget_row();
@@ -201,14 +170,14 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                     if let Made::Bad(error) = made {
                         guarded(|| (*process).leave_out(Complaint::of_data(error)).or_raise());
                     } else {
-                        (*process).progress.filtered += 1;
+                        (*writer).progress.filtered += 1;
                     }
                     pg_sys::CurrentMemoryContext = memory;
                     clear();
                     continue;
                 }
             }
-            for default in &(*defaults).list {
+            for default in &(*writer).recipe.defaults.list {
                 if let Default::Expression { attribute, state, expands } = *default {
                     let value = state.value(econtext);
                     let value = value.map(|value| if expands { unguarded::read_only(value) } else { value });
@@ -220,10 +189,10 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             (*row).tts_nvalid = (*(*row).tts_tupleDescriptor).natts as _;
             (*row).tts_tableOid = target.oid();
             pg_sys::CurrentMemoryContext = memory;
-            if !e.condition().is_null() {
+            if let Some(condition) = e.condition() {
                 (*econtext).ecxt_scantuple = row;
-                if !unguarded::exec_qual(e.condition(), econtext) {
-                    (*process).progress.filtered += 1;
+                if !unguarded::exec_qual(condition.as_ptr(), econtext) {
+                    (*writer).progress.filtered += 1;
                     clear();
                     continue;
                 }
@@ -246,13 +215,13 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                 if (*constraints).has_generated_stored {
                     unguarded::ExecComputeStoredGenerated(relinfo, estate, row, pg_sys::CmdType::CMD_INSERT);
                 }
-                (*process).rejects.pins.note(leaf);
+                (*writer).rejects.pins.note(leaf);
                 // Memory of messages about a row is freed with the row.
                 pg_sys::CurrentMemoryContext = per_tuple;
                 set_checking(violation, true);
                 unguarded::ExecConstraints(relinfo, row, estate);
                 set_checking(violation, false);
-                (*process).rejects.pins.forget();
+                (*writer).rejects.pins.forget();
             }
             if e.is_leaf() {
                 pg_sys::CurrentMemoryContext = per_tuple;
@@ -261,17 +230,81 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
                 set_checking(violation, false);
             }
             pg_sys::CurrentMemoryContext = memory;
-            if (*process).keys.is_none() {
+            if (*writer).keys.is_none() {
                 let row = Row::new(Slot::from_raw(row).arrays(), leaf.relation());
-                guarded(|| (*process).store(leaf, row).or_raise());
+                guarded(|| (*writer).store(leaf, row, &mut *rows, &mut *policy).or_raise());
             } else {
-                let table = guarded(|| (*process).take(leaf, Slot::from_raw(row)).or_raise());
+                let slot = Slot::from_raw(row);
+                let table = guarded(|| (*writer).take(leaf, slot, &mut *rows, &mut *policy).or_raise());
                 (*table).add(row);
             }
             clear();
         }
         pg_sys::CurrentMemoryContext = memory;
-        (*process).progress.stages.lap(&mut whole, Stage::Rest);
+        (*writer).progress.stages.lap(&mut whole, Stage::Rest);
+    }
+}
+
+/// Makes the target's attributes of the next record, without defaults that are expressions. None at the end. `as_tuple`:
+/// the process [stores tuples](super::process::Writer::stores_tuples).
+///
+/// # Safety
+/// A plain frame; a valid process, whose memory for a row is current and empty.
+#[inline(always)]
+unsafe fn next_of_file(process: *mut Process, as_tuple: bool) -> Option<Made> {
+    // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
+    unsafe {
+        let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
+        (*rows).context.is_converting = true;
+        let projection = (*writer).recipe.projection_in_place();
+        if projection.is_null() {
+            return next_record(process).then_some(Made::Row);
+        }
+        let executor = (*writer).executor;
+        let econtext = executor.context().as_ptr();
+        match (*process).advance_in_block(as_tuple) {
+            InBlock::Row => (*rows).context.is_converting = false,
+            InBlock::Value(value) => {
+                (*rows).context.is_converting = false;
+                return Some(projection::make_of(projection, econtext, value));
+            }
+            InBlock::Not if next_record(process) => (),
+            InBlock::Not => return None,
+            InBlock::NoMemory => guarded(|| error::out_of_memory().raise()),
+        }
+        let defaults = &raw mut (*writer).recipe.defaults;
+        Some(projection::project(rows, projection, defaults, econtext, executor.arrays(), as_tuple))
+    }
+}
+
+/// Goes to the next record that needs steps of its own, and converts the fields that are read first. False at the end.
+///
+/// # Safety
+/// A plain frame; a valid process, whose memory for fields is current and empty.
+#[inline(always)]
+unsafe fn next_record(process: *mut Process) -> bool {
+    // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
+    unsafe {
+        let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
+        let outcome = guarded(|| next_row(&mut *rows, &mut (*process).policy, &mut *writer).or_raise());
+        if outcome == RowOutcome::End {
+            return false;
+        }
+        let econtext = (*writer).recipe.fields.as_ptr();
+        if (*rows).has_queue() {
+            let mut watch = (*rows).stream.stages.sample();
+            Rows::convert(rows, (*writer).fields(), econtext);
+            (*rows).stream.stages.lap_sample(&mut watch, Stage::Convert);
+        }
+        if outcome == RowOutcome::Short {
+            let projection = (*writer).recipe.projection_in_place();
+            if !projection.is_null() {
+                projection::convert_rest(rows, projection, econtext);
+            }
+            guarded(|| (*rows).check_missing().or_raise());
+        }
+        (*rows).context.is_converting = false;
+        true
     }
 }
 
@@ -281,4 +314,90 @@ fn raise_malformed() {
     Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message)
         .detail("The returned row does not end where the columns of its type do.")
         .raise();
+}
+
+/// Makes the target's attributes of the query's next row, without defaults. False at the end of
+/// the query or of the limit.
+///
+/// # Safety
+/// A plain frame; a valid process that has this query, and the arrays of its slot.
+unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArrays) -> bool {
+    // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
+    unsafe {
+        let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
+        unguarded::check_for_interrupts();
+        if (*process).policy.limit_left == Some(0) {
+            return false;
+        }
+        if (*writer).progress.ends_round() {
+            guarded(|| (*writer).show(&*rows));
+        }
+        // Errors of the query itself are not about one of its rows.
+        (*rows).context.is_quiet = true;
+        let more = query::next(query, arrays);
+        (*rows).context.is_quiet = false;
+        if more {
+            (*rows).count_row_of_query();
+        }
+        more
+    }
+}
+
+/// Makes the target's attributes of a join's next row, without defaults. False at the end.
+///
+/// # Safety
+/// A plain frame; a valid process that has this join, and the arrays of its slot.
+unsafe fn next_of_join(process: *mut Process, join: *const Join, arrays: RowArrays) -> bool {
+    // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
+    unsafe {
+        // Errors of the plan itself are not about a line of the file.
+        (*process).rows.context.is_quiet = true;
+        let more = join::next(join, arrays);
+        // Rows that were spilled to disk come after all lines have been read.
+        (*process).rows.context.is_quiet = more && (*join).has_read_all();
+        more
+    }
+}
+
+/// Makes the next record that passes the scan's conditions a row of the foreign table, for the plan above. False at the
+/// end. Adds the number of records that did not pass to `filtered`.
+///
+/// # Safety
+/// A plain frame; a valid [`Process`] with a join, whose memory for fields is empty; no other reference to the number
+/// is in use.
+unsafe fn fetch(process: Opaque, filtered: *mut u64) -> bool {
+    // SAFETY: this function's contract covers the process and the number; nothing in this frame has a destructor.
+    unsafe {
+        let process = process.cast::<Process>();
+        let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
+        let projection = (*writer).recipe.projection_in_place();
+        if projection.is_null() {
+            return false;
+        }
+        let (econtext, memory) = ((*writer).recipe.fields.as_ptr(), (*writer).recipe.fields.memory());
+        loop {
+            pg_sys::CurrentMemoryContext = memory;
+            ((*rows).context.is_quiet, (*rows).context.is_converting) = (false, true);
+            if !next_record(process) {
+                (*rows).context.is_quiet = true;
+                if (*writer).records > 0 {
+                    return false;
+                }
+                let Some(Beginning { begin, leader, memory }) = (*process).beginning.take() else { return false };
+                // Memory of the workers' state must stay as long as the workers.
+                pg_sys::CurrentMemoryContext = memory;
+                begin(leader);
+                (*writer).records = u64::MAX;
+                continue;
+            }
+            let passes = projection::passes(rows, projection, econtext);
+            (*rows).context.is_quiet = true;
+            if passes {
+                return true;
+            }
+            (*writer).progress.filtered += 1;
+            *filtered += 1;
+            unguarded::MemoryContextReset(memory);
+        }
+    }
 }

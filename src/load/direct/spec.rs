@@ -1,25 +1,36 @@
-//! The description of a load for its workers, as bytes in shared memory.
+//! What the processes of a load share: counters and the chunks of the file, and the description of the load, as bytes.
+//!
+//! Both are in dynamic shared memory. In a load without workers, [`Shared`] is in the leader's own memory.
 //!
 //! A worker makes the same rows from the same input: it gets the user's options and parses them again. The spec adds
 //! facts from the leader: the client's encoding, the columns that a header named, the analyzed condition, the relations
 //! that are new in this transaction.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
+use pg_bulk_text::dialect::Eol;
+use pg_bulk_text::reader::RecordStart;
 use pgrx::pg_sys;
 
 use super::join;
-use super::rejects::RejectTally;
-use super::shared::Shared;
 use super::wide::QUEUE;
 use crate::heap::append::Traits;
+use crate::heap::append_lock::AppendLock;
 use crate::index::index_keys::Planned;
+use crate::input::chunk_order::{ChunkOrder, Grid};
 use crate::input::file_figures::FileFigures;
+use crate::input::file_identity::Identity;
+use crate::input::source::Descriptor;
 use crate::program::Text;
 use crate::rows::file_chunks::FileState;
+use crate::rows::ragged::SharedRagged;
 use crate::server::sent::sent;
 use crate::server::sequence::Parameters;
+use crate::server::stages::{STAGES, Stage, Stages};
 use crate::server::team::{Array, Exclusive, Shareable, Task};
 
 /// The task of a load's workers.
@@ -48,6 +59,41 @@ unsafe impl Task for LoadTask {
     const QUEUE: usize = QUEUE;
 }
 
+/// Counts of a chunk, shared by all processes.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RejectTally {
+    /// Rejects of the chunk.
+    pub count: AtomicU64,
+    /// Position of its first record: the byte, the lines before it, and how lines end. Written by the process that cuts the
+    /// chunk, before it announces the cut.
+    offset: AtomicU64,
+    lines: AtomicU64,
+    eol: AtomicU64,
+}
+
+// SAFETY: atomic values.
+unsafe impl Shareable for RejectTally {}
+
+impl RejectTally {
+    pub fn new() -> RejectTally {
+        let [count, offset, lines, eol] = [const { AtomicU64::new(0) }; 4];
+        RejectTally { count, offset, lines, eol }
+    }
+
+    pub fn place(&self) -> RecordStart {
+        let (offset, lines) = (self.offset.load(SeqCst), self.lines.load(SeqCst));
+        let eol = [Eol::Nl, Eol::Cr, Eol::CrNl, Eol::Any].into_iter().find(|&eol| eol as u64 == self.eol.load(SeqCst));
+        RecordStart { eol: eol.unwrap_or(Eol::Nl), offset, lines }
+    }
+    /// Notes the position.
+    pub fn begin_at(&self, place: RecordStart) {
+        self.offset.store(place.offset, SeqCst);
+        self.lines.store(place.lines, SeqCst);
+        self.eol.store(place.eol as u64, SeqCst);
+    }
+}
+
 sent! {
     /// Description of a load.
     #[derive(Debug, Clone)]
@@ -62,8 +108,8 @@ sent! {
         pub input: InputSpec,
         /// The columns that the statement gives values to.
         pub inserted: Vec<i16>,
-        /// The condition in nodeToString's format.
-        pub condition: Option<CString>,
+        /// The conditions of the where option.
+        pub conditions: Text,
         /// The projection of rows, if they are not stored unchanged.
         pub projection: Option<Text>,
         /// The plan that rows of the file go through, if they are joined.
@@ -117,11 +163,89 @@ sent! {
     }
 }
 
-/// Reads the condition's nodes. Guarded; allocates in the current memory context.
-pub fn condition_node(condition: Option<&CString>) -> *mut pg_sys::Node {
-    match condition {
-        // SAFETY: a guarded call with what nodeToString wrote.
-        Some(text) => unsafe { pg_sys::stringToNode(text.as_ptr().cast::<c_char>()).cast() },
-        None => std::ptr::null_mut(),
+/// State that the processes of a load share.
+#[derive(Debug)]
+pub struct Shared {
+    pub file: Identity,
+    /// Descriptor of the leader's open file.
+    pub leaders: Descriptor,
+    /// The ring buffer through which processes share a compressed file.
+    pub ring: Descriptor,
+    order: ChunkOrder,
+    pub append_lock: AppendLock,
+    /// For progress: rows made, records left out, bytes read.
+    pub rows: AtomicU64,
+    pub filtered: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Records with bad values.
+    pub bad: AtomicU64,
+    /// Of these, the records before the first chunk.
+    pub bad_before: u64,
+    /// Appended pages and the time of each stage in nanoseconds, of processes that are done.
+    pages: AtomicU64,
+    stages: [AtomicU64; STAGES],
+    /// Records with another number of fields that became rows.
+    pub ragged: SharedRagged,
+    /// Rejects that were kept.
+    pub kept: AtomicU64,
+}
+
+impl Deref for Shared {
+    type Target = ChunkOrder;
+
+    fn deref(&self) -> &ChunkOrder {
+        &self.order
+    }
+}
+
+impl Shared {
+    /// State for a file that one process reads in order. Guarded.
+    pub fn alone() -> Shared {
+        let place = RecordStart { eol: Eol::Nl, offset: 0, lines: 0 };
+        Shared::new(Identity::default(), Grid { base: 0, end: 0, len: 1 }, place, 0)
+    }
+
+    /// State for a file that is read from `place` on, after `bad` bad records. Guarded.
+    pub fn new(file: Identity, grid: Grid, place: RecordStart, bad: u64) -> Shared {
+        Shared {
+            file,
+            leaders: Descriptor::NONE,
+            ring: Descriptor::NONE,
+            order: ChunkOrder::new(grid, place),
+            append_lock: AppendLock::new(),
+            rows: AtomicU64::new(0),
+            filtered: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bad: AtomicU64::new(bad),
+            bad_before: bad,
+            pages: AtomicU64::new(0),
+            stages: [const { AtomicU64::new(0) }; STAGES],
+            ragged: SharedRagged::new(),
+            kept: AtomicU64::new(0),
+        }
+    }
+
+    /// Moves the progress counts to `others`, which go on from byte `place` of the file.
+    pub fn move_counts(&self, others: &Shared, place: u64) {
+        others.rows.store(self.rows.swap(0, Relaxed), Relaxed);
+        others.filtered.store(self.filtered.swap(0, Relaxed), Relaxed);
+        self.bytes.store(0, Relaxed);
+        others.bytes.store(place, Relaxed);
+    }
+
+    /// Adds the pages that a process has appended and the time of its stages.
+    pub fn account(&self, pages: u64, stages: &Stages) {
+        self.pages.fetch_add(pages, Relaxed);
+        for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {
+            place.fetch_add(u64::try_from(stages.of(stage).as_nanos()).unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// Adds the figures of [`account`](Self::account) to a total.
+    pub fn sum_up(&self, pages: &mut u64, stages: &mut Stages) {
+        *pages += self.pages.load(Relaxed);
+        for (place, (stage, _)) in self.stages.iter().zip(Stage::NAMES) {
+            stages.add(stage, Duration::from_nanos(place.load(Relaxed)));
+        }
     }
 }

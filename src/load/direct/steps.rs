@@ -14,18 +14,16 @@
 
 mod failed;
 
-use pgrx::memcxt::PgMemoryContexts;
-use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::failed::{blame, fail};
-use super::executor::{self, Executor};
+use super::executor::{self, Executor, inserted_by};
 use super::finalize::{self, Finalization, Written};
 use super::leader::Leader;
-use super::leader::reading::workers_for;
+use super::leader::prepare::workers_for;
 use super::new_files::PATIENCE;
-use super::process::{Beginning, Process, Pull};
+use super::process::{Beginning, Pull, Writer};
 use super::row_loop;
-use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::options::LoadOptions;
 use crate::load::query;
@@ -34,6 +32,7 @@ use crate::load::{Load, Request};
 use crate::rows::context::copy_context;
 use crate::rows::soft::OnError;
 use crate::server::attempt::attempt;
+use crate::server::memory_context::MemoryContext;
 use crate::server::original::Original;
 use crate::server::points::{point, point_plain};
 use crate::server::session_state::SessionState;
@@ -52,9 +51,7 @@ pub unsafe fn load(load: *mut Load) {
         let state = SessionState::note();
         let error = Original::watch(&raw mut original, || {
             let error = attempt(|| {
-                leader = guarded(|| {
-                    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(prepare(&mut *load).or_raise())
-                });
+                leader = guarded(|| std::ptr::from_mut(MemoryContext::current().keep(prepare(&mut *load).or_raise())));
                 loop {
                     work_on_file(leader);
                     blame(&mut *leader);
@@ -65,7 +62,7 @@ pub unsafe fn load(load: *mut Load) {
                 guarded(|| {
                     let mut finalization = (*leader).finalize(&(*load).request).or_raise();
                     if let Some(statement) = (*load).statement {
-                        statement.add_triggers(&(*leader).process.executor);
+                        statement.add_triggers(&(*leader).process.writer.executor);
                     }
                     (*leader).finish(&mut finalization, &mut (*load).measures.counts).or_raise();
                 });
@@ -97,7 +94,7 @@ fn set_up(load: &Load) -> Executor {
     executor::set_up(
         load.target.relation().or_raise(),
         &inserted_by(load),
-        load.program.where_clause.conditions.as_ptr().cast(),
+        load.program.where_clause.conditions,
         instrument,
     )
 }
@@ -118,32 +115,31 @@ unsafe fn work_on_file(leader: *mut Leader) {
         };
         (*leader).outer = context.previous;
         pg_sys::error_context_stack = &raw mut context;
+        let mut goes_on = true;
         if (*leader).workers.most > 0 && (*process).rows.stream().files().is_some() {
             // Each process reads the beginning of each file that it opens, so workers may start at once.
             start_workers(leader.cast());
-            row_loop::run(process);
-        } else if (*leader).workers.most > 0 && (*process).join().is_some() {
-            // The plan asks for records. The process in which it asks for the second record starts the workers.
-            (*process).quota.records = (*process).quota.skip + 1;
-            (*process).quota.beginning =
-                Some(Beginning { begin: start_workers, leader: leader.cast(), memory: pg_sys::CurrentMemoryContext });
-            row_loop::run(process);
-            (*process).quota.beginning = None;
-            (*process).quota.records = u64::MAX;
         } else if (*leader).workers.most > 0 {
-            (*process).quota.records = (*process).quota.skip + 1;
-            row_loop::run(process);
-            point_plain!("load.first");
-            let ended = (*process).quota.records > 0;
-            (*process).quota.records = u64::MAX;
-            if !ended {
-                start_workers(leader.cast());
+            (*process).writer.records = (*process).policy.skip_left + 1;
+            if (*process).join().is_some() {
+                // The plan asks for records. The process in which it asks for the second record starts the workers.
+                let memory = pg_sys::CurrentMemoryContext;
+                (*process).beginning = Some(Beginning { begin: start_workers, leader: leader.cast(), memory });
+            } else {
                 row_loop::run(process);
+                point_plain!("load.first");
+                goes_on = (*process).writer.records == 0;
+                (*process).writer.records = u64::MAX;
+                if goes_on {
+                    start_workers(leader.cast());
+                }
             }
-        } else {
+        }
+        if goes_on {
             row_loop::run(process);
         }
-        if let Some(Pull::Query(query)) = (*process).pull {
+        ((*process).beginning, (*process).writer.records) = (None, u64::MAX);
+        if let Some(Pull::Query(query)) = (*process).writer.pull {
             query::finish(query);
         }
         point_plain!("load.rows");
@@ -159,17 +155,18 @@ unsafe fn work_on_file(leader: *mut Leader) {
 }
 
 /// # Safety
-/// The leader of a load.
-#[pg_guard]
-unsafe extern "C-unwind" fn start_workers(leader: Opaque) {
+/// A plain frame, and the leader of a load.
+unsafe fn start_workers(leader: Opaque) {
     // SAFETY: [`Beginning`] and [`work_on_file`] pass the leader. Errors of workers carry their own context.
     unsafe {
         let leader = leader.cast::<Leader>();
         let own = pg_sys::error_context_stack;
         pg_sys::error_context_stack = (*leader).outer;
-        let started = (*leader).start();
-        pg_sys::error_context_stack = own;
-        started.or_raise();
+        guarded(|| {
+            let started = (*leader).start();
+            pg_sys::error_context_stack = own;
+            started.or_raise();
+        });
     }
 }
 
@@ -182,7 +179,7 @@ impl Leader {
             return;
         }
         for (index, (oid, _)) in self.spec.traits.iter().enumerate() {
-            finalize::count_rows(*oid, self.total(index) - self.process.heaps.counted_rows_of(index));
+            finalize::count_rows(*oid, self.total(index) - self.process.writer.heaps.counted_rows_of(index));
         }
     }
 
@@ -199,16 +196,16 @@ impl Leader {
 
     /// Closes the heaps after the last row, and returns the state for finalizing the load.
     fn close_heaps(&mut self, options: &LoadOptions) -> Result<Finalization> {
-        let disturbed = self.held.is_disturbed(|index| self.process.heaps.counted_rows_of(index))?;
+        let disturbed = self.held.is_disturbed(|index| self.process.writer.heaps.counted_rows_of(index))?;
         self.count_rows();
-        self.process.tracer.origins.sort_anchors();
+        self.process.writer.tracer.origins.sort_anchors();
         let mut collectors = Vec::with_capacity(self.spec.traits.len());
         for index in 0..self.spec.traits.len() {
             let written = self.total(index) > 0;
-            let Process { heaps, tracer, .. } = &mut self.process;
+            let Writer { heaps, tracer, .. } = &mut self.process.writer;
             collectors.push(if written { heaps.take_collectors(index, tracer)? } else { Vec::new() });
         }
-        if disturbed && self.process.heaps.stamp.frozen {
+        if disturbed && self.process.writer.heaps.stamp.frozen {
             let message = "a function has changed rows of the table while frozen rows were being loaded";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("Load without freeze, or without the function."));
@@ -217,24 +214,24 @@ impl Leader {
             // A function may have changed rows or inserted others, so indexes are built from the table.
             collectors.iter_mut().flat_map(|list| list.drain(..)).for_each(|mut collector| collector.close());
         }
-        self.process.heaps.release();
+        self.process.writer.heaps.release();
         point!("load.finalize");
         let written = |(index, &(oid, traits))| Written {
             index,
             oid,
             traits,
             rows: self.total(index),
-            start: self.process.heaps.start_of(index),
-            elsewhere: self.process.heaps.elsewhere(index),
+            start: self.process.writer.heaps.start_of(index),
+            elsewhere: self.process.writer.heaps.elsewhere(index),
             collectors: collectors.get_mut(index).map(std::mem::take).unwrap_or_default(),
         };
         let relations = self.spec.traits.iter().enumerate().map(written).filter(|written| written.rows > 0).collect();
         Ok(Finalization {
-            executor: self.process.executor,
-            stamp: self.process.heaps.stamp,
+            executor: self.process.writer.executor,
+            stamp: self.process.writer.heaps.stamp,
             relations,
             option: options.indexes,
-            files: self.process.heaps.plan.files,
+            files: self.process.writer.heaps.plan.files,
             workers: self.workers.launched,
             builders: self.workers.at_once,
             // This does not depend on the number of new rows: workers build the indexes of whole tables.
@@ -252,14 +249,14 @@ impl Leader {
         finalization.close_files();
         self.held.close();
         // SAFETY: the load has no row left, and finalize has ended.
-        unsafe { executor::tear_down(&self.process.executor) };
+        unsafe { executor::tear_down(&self.process.writer.executor) };
         // SAFETY: finalize has ended, which had the copies.
-        unsafe { self.process.heaps.plan.release() };
+        unsafe { self.process.writer.heaps.plan.release() };
         point!("load.finalized");
-        if self.process.tolerance.on_error == OnError::Table {
-            self.process.tolerance.bad_rows = self.counts.rejected;
+        if self.process.policy.tolerance.on_error == OnError::Table {
+            self.process.policy.tolerance.bad_rows = self.counts.rejected;
         }
-        self.process.tolerance.report(self.process.rejects.kept_by());
+        self.process.policy.tolerance.report(self.process.writer.rejects.kept_by());
         self.report_ragged();
         if self.replaced > 0 {
             let rows = if self.replaced == 1 { "1 row was".to_owned() } else { format!("{} rows were", self.replaced) };

@@ -77,9 +77,8 @@ impl Envelope {
 pub struct Wide {
     role: Role,
     toaster: Toaster,
-    /// Memory for one row, a child of `outer`.
+    /// Memory for one row.
     memory: MemoryContext,
-    outer: MemoryContext,
 }
 
 /// Destination of rows whose values must be stored out of line.
@@ -103,8 +102,7 @@ impl Wide {
     }
 
     fn new(role: Role) -> Wide {
-        let outer = MemoryContext::current();
-        Wide { role, toaster: Toaster::default(), memory: outer.child(c"pg_bulk wide row"), outer }
+        Wide { role, toaster: Toaster::default(), memory: MemoryContext::current().child(c"pg_bulk wide row") }
     }
 
     /// Sets the queues of the workers that were started.
@@ -127,8 +125,7 @@ impl Wide {
         let entered = self.memory.enter();
         let (row, least) = self.toaster.load(row);
         let fits = least <= MAX_TUPLE_SIZE;
-        let stored =
-            if fits { self.role.store(row, heap, origin, self.outer, append_lock) } else { Err(too_big(least)) };
+        let stored = if fits { self.role.store(row, heap, origin, append_lock) } else { Err(too_big(least)) };
         drop(entered);
         self.forget_row();
         stored
@@ -196,7 +193,7 @@ impl Wide {
 
     /// Stores the row that was received last. The heap is of its relation. Guarded.
     pub fn store_received(&mut self, heap: &mut Heap, append_lock: &AppendLock) -> Result<()> {
-        let Wide { role, toaster, memory, outer } = self;
+        let Wide { role, toaster, memory } = self;
         let Role::Leader(queues) = &*role else { return Ok(()) };
         let message = queues.back().and_then(|queue| Envelope::read(queue.message()));
         let is_of_heap =
@@ -210,7 +207,7 @@ impl Wide {
         // SAFETY: a worker has formed this tuple of the relation. It is in the queue, with its alignment, until the next
         // message is received.
         let row = unsafe { toaster.load_tuple(heap.relation(), tuple) };
-        role.store(row, heap, origin, *outer, append_lock)?;
+        role.store(row, heap, origin, append_lock)?;
         drop(entered);
         self.forget_row();
         Ok(())
@@ -219,21 +216,14 @@ impl Wide {
 
 impl Role {
     /// Stores a row that was loaded into the toaster. Guarded; in the row's memory context.
-    fn store(
-        &self,
-        mut row: WideRow<'_>,
-        heap: &mut Heap,
-        origin: Origin,
-        outer: MemoryContext,
-        append_lock: &AppendLock,
-    ) -> Result<()> {
+    fn store(&self, mut row: WideRow<'_>, heap: &mut Heap, origin: Origin, append_lock: &AppendLock) -> Result<()> {
         let is_leader = matches!(self, Role::Leader(_));
         let fits = row.shorten((is_leader && !heap.is_logical()).then(|| heap.insert_options()));
         let tuple = row.form();
         if fits {
             heap.add_tuple(tuple, origin, append_lock)
         } else if is_leader {
-            heap.insert(tuple, origin, outer, append_lock)
+            heap.insert(tuple, origin, append_lock)
         } else {
             let tuple = tuple.of(heap.relation())?;
             self.send(MessageKind::Row, heap.relation().oid(), origin.position, tuple.bytes())

@@ -8,17 +8,15 @@ use std::ffi::CString;
 use std::rc::Rc;
 
 use pg_bulk_storage::tuple::Stamp;
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::executor;
-use super::join::{self, Join, figures};
+use super::join::{self, Join};
 use super::origin::Traces;
-use super::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
+use super::process::{Heaps, Process, Progress, Pull, Recipe, Tracer, Writer, policy_of};
 use super::rejects::Rejects;
 use super::row_loop;
-use super::shared::Shared;
-use super::spec::{LoadTask, Spec, condition_node};
+use super::spec::{LoadTask, Shared, Spec};
 use super::wide::Wide;
 use crate::error::{Error, OrRaise, Result};
 use crate::heap::leaves;
@@ -33,16 +31,15 @@ use crate::load::source;
 use crate::program::Text;
 use crate::program::defaults::Defaults;
 use crate::program::mapping::Mapping;
-use crate::program::projection::Projection;
 use crate::rows::chunks::Chunks;
 use crate::rows::context::copy_context;
 use crate::rows::file_chunks::Listed;
 use crate::rows::row::{Rows, leaders_rows};
-use crate::rows::soft::Tolerance;
 use crate::server::attempt::attempt;
 use crate::server::background::pause;
 use crate::server::failure;
 use crate::server::jsonb::Jsonb;
+use crate::server::memory_context::MemoryContext;
 use crate::server::points::point;
 use crate::server::relation::{KeptRelation, Relation};
 use crate::server::sent::Sent;
@@ -63,27 +60,23 @@ pub unsafe extern "C-unwind" fn pg_bulk_load_worker(segment: *mut pg_sys::dsm_se
         let state = guarded(|| {
             point!("worker.begin");
             let state = attach(Worker::join(segment, toc).or_raise()).or_raise();
-            // The state is dropped with the memory context.
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(state)
+            std::ptr::from_mut(MemoryContext::current().keep(state))
         });
         let process = &raw mut (*state).process;
         let error = attempt(|| {
-            let mut context = pg_sys::ErrorContextCallback {
-                previous: pg_sys::error_context_stack,
-                callback: Some(copy_context),
-                arg: (&raw mut (*process).rows).cast(),
-            };
-            pg_sys::error_context_stack = &raw mut context;
-            row_loop::run(process);
-            guarded(|| (*process).finish().or_raise());
-            pg_sys::error_context_stack = context.previous;
+            unguarded::in_context(copy_context, (&raw mut (*process).rows).cast(), || {
+                row_loop::run(process);
+                guarded(|| (*process).finish().or_raise());
+            });
         });
         if error.is_null() {
             guarded(|| finish(&mut *state));
             return;
         }
         failure::recover();
-        if !failure::is_about_a_row(&*error) || guarded(|| (*process).shared.is_earliest((*process).number)) {
+        if !failure::is_about_a_row(&*error)
+            || guarded(|| (*process).writer.shared.is_earliest((*process).writer.number))
+        {
             unguarded::ReThrowError(error);
         }
         // The leader receives an earlier error and ends this worker.
@@ -105,18 +98,18 @@ struct State {
 /// Ends the work of a worker that is done.
 fn finish(State { team, process, target }: &mut State) {
     point!("worker.end");
-    process.wide.detach();
+    process.writer.wide.detach();
     process.rows.close().or_raise();
-    if let Some(Pull::Join(join)) = process.pull.take() {
+    if let Some(Pull::Join(join)) = process.writer.pull.take() {
         let figures = team.slice(team.task().figures).chunks_exact(join.measured.max(1)).nth(team.number - 1);
         // SAFETY: the figures of this worker alone.
-        figures::report(&join, unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
+        join.report(unsafe { &mut *Exclusive::pointer(figures.unwrap_or_default()) });
         join.end();
     }
     // SAFETY: the worker has no row left, and has written its keys.
     unsafe {
-        executor::tear_down(&process.executor);
-        process.heaps.plan.release();
+        executor::tear_down(&process.writer.executor);
+        process.writer.heaps.plan.release();
     }
     if let Some(target) = target.take() {
         target.close();
@@ -204,7 +197,7 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
     let is_absent = !ring.is_none() && !rows.stream_mut().source_mut().join(ring);
     let place = pg_bulk_text::reader::RecordStart { eol: shared.eol(), offset: 0, lines: 0 };
     let cutter = rows.stream().cutter(place).ok_or_else(damaged)?;
-    let executor = executor::set_up(relation, &spec.inserted, condition_node(spec.condition.as_ref()), 0);
+    let executor = executor::set_up(relation, &spec.inserted, spec.conditions.nodes().quals, 0);
     executor.pin_partitions();
     let known: Vec<_> = spec.traits.iter().map(|(oid, _)| *oid).collect();
     let sees_the_same = leaves::are_leaves(relation, &known);
@@ -236,16 +229,8 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
     };
     // SAFETY: a parallel worker has its leader's transaction id.
     let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
-    let on_error = options.copy.on_error;
-    let projection = nodes.map(|nodes| {
-        if let Some(foreign) = options.foreign() {
-            return Projection::new(nodes, foreign, rows.columns(), on_error, executor.memory());
-        }
-        let inputs = source::input_descriptor(relation, &mapping);
-        Projection::over(nodes, inputs, rows.columns(), on_error, executor.memory())
-    });
-    let of_scan = |join: &Join| join.joined().projection(rows.columns(), on_error);
-    let projection = projection.or_else(|| join.as_ref().map(of_scan));
+    let joined = join.as_ref().map(Join::joined);
+    let projection = Recipe::projection(nodes, joined, &options, &mapping, &executor, rows.columns());
     let by_file = ByFile::new(team.slice(task.by_file).into());
     rows.stream_mut().count_by_file(by_file);
     let fields = join.as_ref().map_or(executor.context(), |join| join.joined().fields());
@@ -261,29 +246,28 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
         }
         None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
     };
-    let process = Process {
+    let mut policy = policy_of(&options.copy);
+    // The leader skips records before it starts workers. With a limit, it starts none.
+    (policy.skip_left, policy.limit_left) = (0, is_absent.then_some(0));
+    let writer = Writer {
         number: team.number,
         shared: shared.into(),
         executor,
-        rows,
         chunks,
-        quota: Quota::new(0, if is_absent { 0 } else { u64::MAX }),
+        // If a partition was attached or detached in the meantime, this worker routes no rows. The other processes do not
+        // know the change.
+        records: if sees_the_same { u64::MAX } else { 0 },
         pull: join.map(Pull::Join),
         recipe: Recipe::new(projection, fields, defaults),
-        tolerance: Tolerance { reject_limit: None, ..options.copy.tolerance() },
         rejects,
         keys: None,
         heaps,
         wide: Wide::worker(queue),
         tracer,
         progress: Progress::new(by_file, std::ptr::null_mut()),
+        is_plain: false,
     };
-    let mut process = process.ready()?;
-    if !sees_the_same {
-        // A partition was attached or detached in the meantime. This worker routes no rows; the other processes do not
-        // know the change.
-        process.quota.records = 0;
-    }
+    let mut process = Process::new(rows, policy, writer)?;
     process.rows.end_stream();
     Ok(State { team, process, target: Some(target) })
 }

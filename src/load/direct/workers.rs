@@ -7,11 +7,9 @@ use pg_bulk_text::dialect::Eol;
 use pg_bulk_text::reader::RecordStart;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::join::figures;
 use super::leader::Leader;
-use super::rejects::{RejectTally, TooMuch};
-use super::shared::Shared;
-use super::spec::LoadTask;
+use super::rejects::TooMuch;
+use super::spec::{LoadTask, RejectTally, Shared};
 use crate::error::{Error, Result};
 use crate::index::shared_sorts::SharedSorts;
 use crate::input::chunk_order::Grid;
@@ -61,9 +59,9 @@ impl Leader {
         self.spec.keys.earlier_workers = self.workers.launched;
         let mut spec = Vec::new();
         self.spec.send(&mut spec);
-        let has_limit = self.process.rejects.limit.is_some();
+        let has_limit = self.process.writer.rejects.limit.is_some();
         let chunks = if has_limit { usize::try_from(grid.count()).unwrap_or(0) } else { 0 };
-        let nodes = self.process.join().map_or(0, figures::nodes);
+        let nodes = self.process.join().map_or(0, |join| join.nodes().len());
         // Only figures that are asked for are added up.
         let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
         let mut figure = pg_sys::Instrumentation::default();
@@ -71,7 +69,7 @@ impl Leader {
         unsafe { pg_sys::InstrInit(&raw mut figure, options) };
         let mut image = Image::new();
         let spec = image.array(spec);
-        let sequences = image.array(self.process.recipe.defaults.sequences());
+        let sequences = image.array(self.process.writer.recipe.defaults.sequences());
         let counters = image.array(self.spec.traits.iter().map(|_| AtomicU64::new(0)));
         let rejects = image.array((0..chunks).map(|_| RejectTally::new()));
         let figures = image.array((0..wanted * nodes).map(|_| Exclusive::new(figure)));
@@ -125,15 +123,17 @@ impl Leader {
             self.notes.push(format!("{launched} of {wanted} workers could be started"));
         }
         if has_limit {
-            self.process.rejects.tallies = Some(rejects);
+            self.process.writer.rejects.tallies = Some(rejects);
         }
-        self.process.chunks = match &list {
-            Some(list) => Chunks::Listed(Box::new(Listed::new(list, states, self.process.recipe.defaults.takes_ids()))),
+        self.process.writer.chunks = match &list {
+            Some(list) => {
+                Chunks::Listed(Box::new(Listed::new(list, states, self.process.writer.recipe.defaults.takes_ids())))
+            }
             None => Chunks::Shared { cutter: Box::new(cutter), ticket: 0 },
         };
         self.process.rows.stream_mut().let_caller_switch();
         self.process.rows.end_stream();
-        self.process.wide.set_queues(queues);
+        self.process.writer.wide.set_queues(queues);
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Leader {
             match SharedFiles::create() {
                 Some(files) => {
                     self.spec.keys.files = files.handle();
-                    self.process.heaps.share_files(files);
+                    self.process.writer.heaps.share_files(files);
                 }
                 None => self.spec.keys.list.clear(),
             }
@@ -156,7 +156,7 @@ impl Leader {
             match SharedSorts::create(sorts, self.spec.keys.participants) {
                 Some(sorts) => {
                     self.spec.keys.sorts = sorts.handle();
-                    self.process.heaps.share_sorts(sorts);
+                    self.process.writer.heaps.share_sorts(sorts);
                 }
                 None => self.spec.keys.list.retain(|planned| planned.sort.is_none()),
             }
@@ -166,7 +166,7 @@ impl Leader {
     /// Receives what workers still send, and waits for the workers.
     pub fn end(&mut self) -> Result<()> {
         if self.workers.team.is_some() {
-            self.process.receive_all()?;
+            self.process.writer.receive_all(&self.process.rows)?;
             // Pages of the leader still contain rows of workers.
             if self.is_last() {
                 self.process.finish()?;
@@ -179,7 +179,7 @@ impl Leader {
                 if let Some(join) = self.process.join() {
                     // SAFETY: the workers have ended.
                     let figures = unsafe { &mut *Exclusive::pointer(team.slice(team.task().figures)) };
-                    figures::take(join, figures, team.launched());
+                    join.add_figures(figures, team.launched());
                 }
             }
             self.gather()?;
@@ -187,11 +187,11 @@ impl Leader {
             self.note_whole_files();
             if let Some(team) = &self.workers.team {
                 let by_workers = team.slice(team.task().by_file);
-                self.process.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
+                self.process.writer.progress.by_file.all().zip(by_workers).for_each(|(to, from)| to.add(from));
             }
             self.too_much = self.find_too_much();
-            self.process.rejects.tallies = None;
-            self.use_own_state();
+            self.process.writer.rejects.tallies = None;
+            self.process.writer.shared = self.alone.into();
             self.workers.gathered = (0..self.spec.traits.len()).map(|index| self.by_workers(index)).collect();
             if let Some(team) = self.workers.team.take() {
                 team.finish();
@@ -202,23 +202,17 @@ impl Leader {
         Ok(())
     }
 
-    /// Lets the leader's process use the state of a load without workers.
-    pub fn use_own_state(&mut self) {
-        // SAFETY: the leader has both, and its state does not move.
-        self.process.shared = unsafe { SharedRef::new(&*self.alone) };
-    }
-
     /// Notes the files that all processes have read to their end. Only while the workers' figures exist.
     pub fn note_whole_files(&self) {
-        if let (Chunks::Listed(listed), Some(_)) = (&self.process.chunks, &self.workers.team) {
-            let open = self.process.shared.first_open();
-            self.process.progress.by_file.note_whole(listed.chunks().file_of(open));
+        if let (Chunks::Listed(listed), Some(_)) = (&self.process.writer.chunks, &self.workers.team) {
+            let open = self.process.writer.shared.first_open();
+            self.process.writer.progress.by_file.note_whole(listed.chunks().file_of(open));
         }
     }
 
     /// The record that exceeded `reject_limit`, if there is one before the position at which the load ended.
     pub fn find_too_much(&self) -> Option<TooMuch> {
-        self.process.rejects.too_much(&self.process.shared)
+        self.process.writer.rejects.too_much(&self.process.writer.shared)
     }
 
     /// Prepares to read that record again. False without such a record, or if it was read again already. Guarded.
@@ -230,8 +224,8 @@ impl Leader {
             return Ok(false);
         };
         self.files.looked_again = true;
-        self.use_own_state();
         let process = &mut self.process;
+        process.writer.shared = self.alone.into();
         if let Some(team) = self.workers.team.take() {
             // SAFETY: raises nothing. A wait that timed out has left this process in the queue of a shared condition
             // variable.
@@ -239,7 +233,7 @@ impl Leader {
             // A worker that raised its error is gone, and waiting for it would be an error.
             team.destroy();
         }
-        process.rejects = process.rejects.again(before);
+        process.writer.rejects = process.writer.rejects.again(before);
         self.alone.bad.store(0, Relaxed);
         process.look_again(ticket, place, &self.spec.inserted)?;
         Ok(true)
@@ -250,22 +244,19 @@ impl Leader {
     /// Rows are counted where they are made and where they are stored. If the counts differ, a row is missing and the
     /// load fails.
     fn gather(&mut self) -> Result<()> {
-        let shared = self.process.shared;
-        let alone = &self.alone;
+        let shared = self.process.writer.shared;
+        // What the leader has counted before it started workers, and what all processes have counted since.
+        let other = (!std::ptr::eq(&raw const *shared, self.alone)).then_some(&*shared);
         let both = |count: fn(&Shared) -> &AtomicU64| {
-            let own = if std::ptr::eq(&raw const *shared, &raw const **alone) { 0 } else { count(alone).load(Relaxed) };
-            count(&shared).load(Relaxed) + own
+            other.into_iter().chain([self.alone]).map(|shared| count(shared).load(Relaxed)).sum::<u64>()
         };
-        self.files.ragged.add(&alone.ragged.total());
-        if !std::ptr::eq(&raw const *shared, &raw const **alone) {
-            self.files.ragged.add(&shared.ragged.total());
-        }
         self.counts.filtered += both(|s| &s.filtered);
         let mut bytes_read = both(|s| &s.bytes);
         self.files.made += both(|s| &s.rows);
+        let bad = both(|s| &s.bad);
         let Counts { pages, stages, .. } = &mut self.counts;
-        alone.sum_up(pages, stages);
-        if !std::ptr::eq(&raw const *shared, &raw const **alone) {
+        for shared in other.into_iter().chain([self.alone]) {
+            self.files.ragged.add(&shared.ragged.total());
             shared.sum_up(pages, stages);
         }
         let stream = self.process.rows.stream();
@@ -279,10 +270,9 @@ impl Leader {
             bytes_read = bytes_read.max(ahead).min(size);
         }
         self.counts.bytes_read += bytes_read;
-        let bad = both(|s| &s.bad);
-        self.process.tolerance.bad_rows = bad;
+        self.process.policy.tolerance.bad_rows = bad;
         // Rows with values set to NULL are in the table.
-        if self.process.tolerance.on_error != OnError::SetNull {
+        if self.process.policy.tolerance.on_error != OnError::SetNull {
             self.counts.rejected += bad;
         }
         if !self.is_last() {
@@ -290,7 +280,7 @@ impl Leader {
         }
         let made = self.files.made;
         self.counts.loaded = (0..self.spec.traits.len()).map(|index| self.total(index)).sum();
-        if self.process.heaps.is_dry {
+        if self.process.writer.heaps.is_dry {
             self.counts.loaded = made;
         }
         if made != self.counts.loaded {

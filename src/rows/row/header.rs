@@ -13,7 +13,7 @@ use pg_bulk_text::reader::{Reader, Value};
 use pgrx::PgSqlErrorCode as Code;
 
 use super::super::column::{Column, Taken};
-use super::{Rows, RowsChange};
+use super::Rows;
 use crate::error::{Error, Result};
 use crate::input::encoding::verify_in_server_encoding;
 use crate::input::source::Location;
@@ -128,7 +128,7 @@ impl Rows {
         };
         columns.extend_from_slice(others);
         self.set_columns(columns);
-        self.note_change(RowsChange::Columns);
+        self.note_change();
         first.order = order;
     }
 
@@ -211,7 +211,7 @@ impl Rows {
             columns.push(column);
         }
         self.set_columns(columns);
-        self.note_change(RowsChange::Columns);
+        self.note_change();
         Ok(())
     }
 

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A [`Pump`] has a [`Policy`] and a [`Sink`]. The policy decides which records become rows, and which of their columns
-//! are converted. The sink takes the rows: a tuplestore, a sample, a slot. Its type is known at compile time, so a row
-//! costs no indirect call.
+//! are converted. The sink takes the rows: a tuplestore, a sample, a slot, the heaps of a load. Its type is known at
+//! compile time, so a row costs no indirect call.
 //!
-//! [`Pump::next`] runs in a guard, and takes many records in one. It returns with each row that the sink does not
+//! [`next_row`] runs in a guard, and takes many records in one. It returns with each row that the sink does not
 //! finish by itself. The caller is a plain frame. It runs the queue of the row ([`Rows::convert`]) if there is one, and
 //! then raises the error about missing fields ([`Rows::check_missing`]) if the row is [`RowOutcome::Short`].
 
@@ -20,6 +20,7 @@ use crate::rows::column::Column;
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::soft::{Conversion, OnError, Tolerance};
 use crate::server::slot::ExprContext;
+use crate::server::stages::Stage;
 
 /// Result of a step to the next row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,10 +116,22 @@ pub trait Sink {
     /// For default expressions and input functions.
     fn econtext(&self) -> ExprContext<'static>;
 
+    /// Do what is due before a record, whether or not there is one. False ends the rows.
+    #[inline]
+    fn before_record(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Go to the next record; false at the end.
     #[inline]
     fn advance(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
         rows.advance()
+    }
+
+    /// Go on with further records after the end of the ones before; false if there are none.
+    #[inline]
+    fn next_chunk(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
+        Ok(false)
     }
 
     /// Adapt to other columns, or to another file.
@@ -134,8 +147,8 @@ pub trait Sink {
         rows.leave_out_record(&mut policy.tolerance, error)
     }
 
-    /// The error filter has rejected the record because of a bad value.
-    fn note_bad_value(&mut self, _rows: &mut Rows, _policy: &mut Policy) -> Result<()> {
+    /// The queue of the record was run under the error filter.
+    fn note_conversion(&mut self, _rows: &mut Rows, _policy: &mut Policy, _outcome: Conversion) -> Result<()> {
         Ok(())
     }
 
@@ -151,66 +164,76 @@ pub struct Pump<S> {
 }
 
 impl<S: Sink> Pump<S> {
-    /// Make rows until one needs a step outside of the guard. The sink has been [fitted](Sink::fit) to these rows.
-    /// Guarded.
+    /// See [`next_row`].
     #[inline]
     pub fn next(&mut self, rows: &mut Rows) -> Result<RowOutcome> {
-        let Pump { policy, sink } = self;
-        loop {
-            if policy.limit_left == Some(0) {
-                return Ok(RowOutcome::End);
+        next_row(rows, &mut self.policy, &mut self.sink)
+    }
+}
+
+/// Make rows until one needs a step outside of the guard. The sink has been [fitted](Sink::fit) to these rows. Guarded.
+#[inline]
+pub fn next_row<S: Sink>(rows: &mut Rows, policy: &mut Policy, sink: &mut S) -> Result<RowOutcome> {
+    loop {
+        if policy.limit_left == Some(0) || !sink.before_record(rows, policy)? {
+            return Ok(RowOutcome::End);
+        }
+        match sink.advance(rows, policy) {
+            Ok(true) => (),
+            Ok(false) if sink.next_chunk(rows, policy)? => continue,
+            Ok(false) => return Ok(RowOutcome::End),
+            Err(error) if policy.tolerance.survives(&error) => {
+                pgrx::check_for_interrupts!();
+                if !policy.skips() {
+                    sink.reject(rows, policy, &error)?;
+                }
+                continue;
             }
-            match sink.advance(rows, policy) {
-                Ok(true) => (),
-                Ok(false) => return Ok(RowOutcome::End),
-                Err(error) if policy.tolerance.survives(&error) => {
+            Err(error) => return Err(error),
+        }
+        if rows.take_change() {
+            sink.fit(rows, policy);
+        }
+        if policy.skips() {
+            continue;
+        }
+        rows.count_ragged();
+        match sink.begin(rows, policy)? {
+            Begin::Decode => (),
+            Begin::Done => continue,
+            Begin::Row => return Ok(RowOutcome::Row),
+        }
+        rows.reset();
+        let mut watch = rows.stream.stages.sample();
+        rows.decode(&policy.wanted, sink.arrays());
+        rows.stream.stages.lap_sample(&mut watch, Stage::Convert);
+        if policy.tolerance.on_error != OnError::Stop && rows.has_queue() {
+            let econtext = sink.econtext();
+            let converted = econtext.within(|| rows.convert_softly(&mut policy.tolerance, sink.arrays(), econtext));
+            rows.stream.stages.lap_sample(&mut watch, Stage::Convert);
+            let outcome = converted?;
+            sink.note_conversion(rows, policy, outcome)?;
+            match outcome {
+                Conversion::Good => rows.clear_queue(),
+                Conversion::Raises => return Ok(RowOutcome::Row),
+                Conversion::LeftOut => {
                     pgrx::check_for_interrupts!();
-                    if !policy.skips() {
-                        sink.reject(rows, policy, &error)?;
-                    }
+                    // SAFETY: the row is left out, and its values are not used.
+                    unsafe { econtext.reset() };
                     continue;
                 }
-                Err(error) => return Err(error),
             }
-            if rows.take_change().is_some() {
-                sink.fit(rows, policy);
-            }
-            if policy.skips() {
-                continue;
-            }
-            rows.count_ragged();
-            match sink.begin(rows, policy)? {
-                Begin::Decode => (),
-                Begin::Done => continue,
-                Begin::Row => return Ok(RowOutcome::Row),
-            }
-            rows.reset();
-            rows.decode(&policy.wanted, sink.arrays());
-            if policy.tolerance.on_error != OnError::Stop && rows.has_queue() {
-                let econtext = sink.econtext();
-                match econtext.within(|| rows.convert_softly(&mut policy.tolerance, sink.arrays(), econtext))? {
-                    Conversion::Good => rows.clear_queue(),
-                    Conversion::Raises => return Ok(RowOutcome::Row),
-                    Conversion::LeftOut => {
-                        sink.note_bad_value(rows, policy)?;
-                        pgrx::check_for_interrupts!();
-                        // SAFETY: the row is left out, and its values are not used.
-                        unsafe { econtext.reset() };
-                        continue;
-                    }
-                }
-            }
-            let is_short = rows.is_short();
-            if is_short
-                && policy.tolerance.rejects_short
-                && let Err(error) = rows.check_missing()
-            {
-                sink.reject(rows, policy, &error)?;
-                continue;
-            }
-            if sink.finish(rows, policy)? {
-                return Ok(if is_short { RowOutcome::Short } else { RowOutcome::Row });
-            }
+        }
+        let is_short = rows.is_short();
+        if is_short
+            && policy.tolerance.rejects_short
+            && let Err(error) = rows.check_missing()
+        {
+            sink.reject(rows, policy, &error)?;
+            continue;
+        }
+        if sink.finish(rows, policy)? {
+            return Ok(if is_short { RowOutcome::Short } else { RowOutcome::Row });
         }
     }
 }

@@ -78,7 +78,7 @@ impl WrittenTable {
                     if is_taken && keep == Keep::Old {
                         return guarded(|| leader.remove_row(row, place, indexes, arbiter).or_raise());
                     }
-                    if leader.process.rejects.keeps()
+                    if leader.process.writer.rejects.keeps()
                         && let Some(index) = indexes.in_the_way(slot, &holder)
                     {
                         return guarded(|| leader.remove_row(row, place, indexes, index).or_raise());

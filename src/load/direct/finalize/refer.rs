@@ -3,7 +3,7 @@
 use super::{Finalization, check_serializable};
 use crate::error::Result;
 use crate::load::direct::leader::Leader;
-use crate::load::direct::orphans::hunt;
+use crate::load::direct::removed_rows::hunt;
 use crate::load::phase::Phase;
 
 impl Finalization {

@@ -112,7 +112,7 @@ impl Finalization {
         let memory = executor.memory().child(c"pg_bulk finalize");
         let _entered = memory.enter();
         let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
-        let (keeps, arbiter) = (leader.process.rejects.keeps(), leader.arbiter);
+        let (keeps, arbiter) = (leader.process.writer.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
         let held_bytes: usize = written.collectors.iter().map(Collector::held).sum();
         // If the table had rows before, the collected keys are not the whole index.

@@ -6,23 +6,28 @@
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use crate::error::Error;
-use crate::server::custom_scan::{Methods, NO_CALLBACKS};
+use crate::error::{Error, Result};
+use crate::server::callback::{Unused, callback};
+use crate::server::custom_scan::{self, Methods, NO_CALLBACKS};
+use crate::server::node::make::node;
+use crate::server::node::{Node, NodeList};
 use crate::server::unguarded::{self, Opaque};
 
 const NAME: &CStr = c"Foreign Rows";
 
-static SCAN: Methods<pg_sys::CustomScanMethods> =
-    Methods(pg_sys::CustomScanMethods { CustomName: NAME.as_ptr(), CreateCustomScanState: Some(create_state) });
+static SCAN: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::CustomScanMethods {
+    CustomName: NAME.as_ptr(),
+    CreateCustomScanState: Some(callback!(create_state, plan: Unused<pg_sys::CustomScan> => *mut pg_sys::Node)),
+});
 
 static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExecMethods {
     CustomName: NAME.as_ptr(),
     BeginCustomScan: Some(begin),
     ExecCustomScan: Some(execute),
     EndCustomScan: Some(end),
-    ReScanCustomScan: Some(rescan),
+    ReScanCustomScan: Some(callback!(rescan, leaf: Unused<pg_sys::CustomScanState>)),
     ..NO_CALLBACKS
 });
 
@@ -42,23 +47,18 @@ pub struct Columns {
 /// Makes the node that replaces a foreign scan. Guarded; allocates in the current memory context.
 /// The new node shares the expressions of the scan, which is complete.
 pub fn in_place_of(scan: &pg_sys::ForeignScan, columns: &Columns) -> *mut pg_sys::Plan {
-    // SAFETY: guarded calls; makeNode starts from zeroed memory, too; lists are made here.
+    let (flags, methods) = (pg_sys::CUSTOMPATH_SUPPORT_PROJECTION, &raw const SCAN.0);
+    let mut leaf = pg_sys::CustomScan { scan: scan.scan, flags, methods, ..Default::default() };
+    leaf.scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+    // SAFETY: guarded calls on lists that are made here; the fields of a plan.
     unsafe {
-        let leaf = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-        (*leaf).scan = scan.scan;
-        (*leaf).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-        (*leaf).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-        let list = |numbers: &[i16]| {
-            numbers.iter().fold(null_mut(), |list, &number| pg_sys::lappend_int(list, i32::from(number)))
-        };
-        let mut private = PgList::<pg_sys::List>::new();
-        private.push(list(&columns.by_quals));
-        private.push(list(&columns.besides));
+        for numbers in [&columns.by_quals, &columns.besides] {
+            let add = |list, &number: &i16| pg_sys::lappend_int(list, i32::from(number));
+            leaf.custom_private = pg_sys::lappend(leaf.custom_private, numbers.iter().fold(null_mut(), add).cast());
+        }
         // EXPLAIN reads this set.
-        (*leaf).custom_relids = pg_sys::bms_make_singleton(scan.scan.scanrelid.cast_signed());
-        (*leaf).custom_private = private.into_pg();
-        (*leaf).methods = &raw const SCAN.0;
-        leaf.cast()
+        leaf.custom_relids = pg_sys::bms_make_singleton(scan.scan.scanrelid.cast_signed());
+        node(leaf).as_ptr().cast()
     }
 }
 
@@ -82,53 +82,36 @@ pub struct Leaf {
 }
 
 impl Leaf {
+    /// Is the state of a plan's node a leaf?
+    pub(super) fn is(node: &pg_sys::PlanState) -> bool {
+        let state = std::ptr::from_ref(node).cast::<pg_sys::CustomScanState>();
+        // SAFETY: a node's tag is its type.
+        node.type_ == pg_sys::NodeTag::T_CustomScanState
+            && unsafe { std::ptr::eq((*state).methods, &raw const EXECUTION.0) }
+    }
+
     pub(super) fn scan(&self) -> &pg_sys::ScanState {
         &self.custom.ss
     }
 
     /// The columns of the foreign table that the plan uses.
     pub(super) fn columns(&self) -> Columns {
-        let leaf = self.custom.ss.ps.plan.cast::<pg_sys::CustomScan>();
-        // SAFETY: a plan made by `in_place_of`, or a copy: lists of integers in a list.
-        let read = |index: usize| unsafe {
-            let private = PgList::<pg_sys::List>::from_pg((*leaf).custom_private);
-            let list = private.get_ptr(index).unwrap_or(null_mut());
-            let len = list.as_ref().map_or(0, |list| usize::try_from(list.length).unwrap_or(0));
-            (0..len).filter_map(|i| i16::try_from((*(*list).elements.add(i)).int_value).ok()).collect()
+        // SAFETY: the plan of this state.
+        let plan = unsafe { Node::<pg_sys::CustomScan>::from_raw(self.custom.ss.ps.plan.cast()) };
+        // Lists of integers, as `in_place_of` has made them. An empty one is null.
+        let read = |index: usize| {
+            let numbers = plan.and_then(|plan| plan.private().get(index)).map(Node::list::<pg_sys::Node>);
+            numbers.into_iter().flat_map(NodeList::ints).filter_map(|number| i16::try_from(number).ok()).collect()
         };
         Columns { by_quals: read(0), besides: read(1) }
     }
 }
 
-/// Finds the leaf of a plan.
-///
-/// # Safety
-/// The state of a plan.
-pub unsafe fn below(top: *mut pg_sys::PlanState) -> Option<*mut Leaf> {
-    let mut state = top;
-    // SAFETY: a plan state's children are plan states; a node's tag is its type.
-    unsafe {
-        while let Some(node) = state.as_ref() {
-            if node.type_ == pg_sys::NodeTag::T_CustomScanState
-                && std::ptr::eq((*state.cast::<pg_sys::CustomScanState>()).methods, &raw const EXECUTION.0)
-            {
-                return Some(state.cast());
-            }
-            state = node.lefttree;
-        }
-    }
-    None
-}
-
-#[pg_guard]
-extern "C-unwind" fn create_state(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: a guarded allocation of this size; zeroed, it is a valid state except for the fields set here.
-    unsafe {
-        let leaf = pg_sys::palloc0(size_of::<Leaf>()).cast::<Leaf>();
-        (*leaf).custom.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-        (*leaf).custom.methods = &raw const EXECUTION.0;
-        leaf.cast()
-    }
+/// Called by the executor.
+fn create_state(_plan: Unused<pg_sys::CustomScan>) -> Result<*mut pg_sys::Node> {
+    let leaf = Leaf { custom: custom_scan::state(&EXECUTION), process: null_mut(), fetch: None, is_done: false };
+    // SAFETY: the fields of a state.
+    Ok(unsafe { node(leaf) }.as_ptr().cast())
 }
 
 /// Does nothing: [`Join::belong`](super::Join::belong) sets the process.
@@ -181,9 +164,8 @@ extern "C-unwind" fn recheck(_node: *mut pg_sys::ScanState, _slot: *mut pg_sys::
 }
 
 /// Raises an error, because records can be read only once.
-#[pg_guard]
-extern "C-unwind" fn rescan(_node: *mut pg_sys::CustomScanState) {
-    Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rows of a load cannot be read twice").raise();
+fn rescan(_leaf: Unused<pg_sys::CustomScanState>) -> Result<()> {
+    Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rows of a load cannot be read twice"))
 }
 
 /// Does nothing: there is nothing to be released.

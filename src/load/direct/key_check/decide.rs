@@ -14,10 +14,10 @@ use crate::server::unguarded::guard;
 impl Leader {
     /// Decides on all rows of a dry run, whose process has read the whole file. Guarded, and outside of parallel mode.
     pub fn decide_keys(&mut self) -> Result<()> {
-        let Some(mut check) = self.process.keys.take() else { return Ok(()) };
+        let Some(mut check) = self.process.writer.keys.take() else { return Ok(()) };
         self.phases().enter(Phase::Indexes);
         for table in check.tables.iter_mut().flatten() {
-            table.remember(table.rows / PER_BLOCK, &mut self.process.tracer.origins);
+            table.remember(table.rows / PER_BLOCK, &mut self.process.writer.tracer.origins);
         }
         for table in check.tables.iter_mut().flatten() {
             let _memory = table.memory.enter();

@@ -1,9 +1,10 @@
 //! Prepares a load: relations, expressions, number of workers, and the indexes whose keys are collected.
 
+use std::ffi::CString;
+
 use pg_bulk_storage::tuple::Stamp;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::reading::{fields_of, is_safe_to_read, most_workers, traces};
 use super::{Files as LoadFiles, Further, Leader, Workers};
 use crate::error::{Error, Result};
 use crate::guc;
@@ -13,37 +14,35 @@ use crate::index::index_keys::{KeyPlan, Tuples, WORTH_WORKERS, plan};
 use crate::index::violating_row::ViolatingRow;
 use crate::input::chunk_order::MOST_PROCESSES;
 use crate::input::file_figures::ByFile;
-use crate::load::Load;
-use crate::load::direct::executor::Executor;
+use crate::input::files::Listed;
+use crate::load::direct::executor::{Executor, inserted_by};
 use crate::load::direct::held::HeldRelations;
-use crate::load::direct::join::{Join, Joined};
+use crate::load::direct::join::Join;
 use crate::load::direct::key_check::KeyCheck;
 use crate::load::direct::new_files;
 use crate::load::direct::origin::Traces;
-use crate::load::direct::process::{Heaps, Process, Progress, Pull, Quota, Recipe, Tracer};
+use crate::load::direct::process::{Heaps, Process, Progress, Pull, Recipe, Tracer, Writer, policy_of};
 use crate::load::direct::rejects::Rejects;
-use crate::load::direct::shared::Shared;
-use crate::load::direct::spec::{InputSpec, KeySpec, Spec};
-use crate::load::direct::statement::inserted_by;
+use crate::load::direct::spec::{InputSpec, KeySpec, Shared, Spec};
 use crate::load::direct::wide::Wide;
 use crate::load::files::Files;
-use crate::load::obstacle;
-use crate::load::options::IndexesOption;
+use crate::load::options::{IndexesOption, LoadOptions};
 use crate::load::report::Counts;
-use crate::load::source;
+use crate::load::{Load, obstacle, source};
 use crate::program::Nodes;
 use crate::program::defaults::Defaults;
-use crate::program::projection::Projection;
+use crate::program::mapping::Mapping;
 use crate::rows::chunks::Chunks;
+use crate::rows::column::Column;
+use crate::rows::copy_options::CopyOptions;
 use crate::rows::file_chunks::FileChunks;
 use crate::rows::hazard::Hazards;
 use crate::rows::row::Rows;
-use crate::rows::soft::{OnError, Tolerance};
+use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
 use crate::server::expression::Expression;
-use crate::server::node::written;
+use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{KeptRelation, Relation};
-use crate::server::team::SharedRef;
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -55,8 +54,8 @@ impl Leader {
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
         let is_dry = load.request.is_dry();
-        // SAFETY: guarded calls; an open and locked target; an expression, whose text is a string.
-        let (xmin, command, condition_text) = unsafe {
+        // SAFETY: guarded calls.
+        let (xmin, command) = unsafe {
             // A dry run writes nothing and needs no transaction id.
             let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
             let command = pg_sys::GetCurrentCommandId(!is_dry);
@@ -66,7 +65,7 @@ impl Leader {
                 // load.
                 pg_sys::CommandCounterIncrement();
             }
-            (xmin.into_inner(), command, condition.map(|node| written(Some(node))))
+            (xmin.into_inner(), command)
         };
         let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
         let relations = leaves::lock_leaves(target);
@@ -134,7 +133,7 @@ impl Leader {
         let copy = &options.copy;
         // A row of a join has no position in the file.
         let traces = if complain && load.program.joined.is_none() { traces } else { Traces::Nothing };
-        let alone = Box::new(Shared::alone());
+        let alone: &'static Shared = MemoryContext::current().keep(Shared::alone());
         let sizes = more
             .iter()
             .map(|source| source.options.location.divided_size(source.options.copy.coding()))
@@ -170,7 +169,7 @@ impl Leader {
                 function: mapping.function,
             },
             inserted: inserted_by(load),
-            condition: condition_text,
+            conditions: Nodes { quals: load.program.where_clause.conditions, ..Nodes::NONE }.text(),
             projection: load.program.projection.map(Nodes::text),
             join: load.program.joined.filter(|_| most_workers > 0).map(|joined| joined.text(mapping.computed.clone())),
             traits: traits.clone(),
@@ -188,15 +187,9 @@ impl Leader {
         if !is_dry && traits.iter().any(|(_, t)| t.logical) {
             log_transaction();
         }
-        let projection = load.program.projection.map(|nodes| {
-            if let Some(foreign) = options.foreign() {
-                return Projection::new(nodes, foreign, rows.columns(), copy.on_error, executor.memory());
-            }
-            let inputs = source::input_descriptor(target, mapping);
-            Projection::over(nodes, inputs, rows.columns(), copy.on_error, executor.memory())
-        });
-        let of_scan = |joined: Joined| joined.projection(rows.columns(), copy.on_error);
-        let projection = projection.or_else(|| load.program.joined.map(of_scan));
+        let joined = load.program.joined.as_ref();
+        let projection =
+            Recipe::projection(load.program.projection, joined, options, mapping, &executor, rows.columns());
         let fields = load.program.joined.map_or(executor.context(), |joined| joined.fields());
         let tracer = Tracer::new(traces, traits.len());
         let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
@@ -206,17 +199,14 @@ impl Leader {
             (Some(query), _) => Some(Pull::Query(query)),
             (None, joined) => joined.map(|joined| Pull::Join(Join::new(joined, &mapping.computed))),
         };
-        let process = Process {
+        let writer = Writer {
             number: 0,
-            // SAFETY: the leader has both.
-            shared: unsafe { SharedRef::new(&*alone) },
+            shared: alone.into(),
             executor,
-            rows,
             chunks: Chunks::InOrder,
-            quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
+            records: u64::MAX,
             pull,
             recipe: Recipe::new(projection, fields, defaults),
-            tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
             rejects: Rejects::new(copy, load.spool),
             keys,
             heaps,
@@ -226,8 +216,9 @@ impl Leader {
                 load.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
                 &raw mut load.measures.phases,
             ),
+            is_plain: false,
         };
-        let process = process.ready()?;
+        let process = Process::new(rows, policy_of(copy), writer)?;
         let all_workers = most_workers + further.iter().map(|further| further.workers).sum::<usize>();
         let shares_now = !further.is_empty() && all_workers > 0;
         let mut leader = Leader {
@@ -296,4 +287,78 @@ fn log_transaction() {
             pg_sys::XLogInsert(pg_sys::RmgrIds::RM_XLOG_ID as u8, pg_sys::XLOG_NOOP as u8);
         }
     }
+}
+
+/// Is it parallel safe to make rows of these columns and of expressions over them? Guarded.
+pub(super) fn is_safe_to_read(hazards: &Hazards, columns: &[Column], nodes: Option<Nodes>) -> bool {
+    let column_is_safe = |column: &Column| {
+        let default = column.default.and_then(Expression::node);
+        hazards.column_is_safe(column) && default.is_none_or(|default| hazards.is_safe(default))
+    };
+    nodes.and_then(Nodes::all).is_none_or(|nodes| hazards.is_safe(nodes))
+        && columns.iter().filter(|column| !column.ignored).all(column_is_safe)
+}
+
+/// How rows of a file can be traced to its records.
+pub(super) fn traces(rows: &Rows) -> Traces {
+    let is_supplied = rows.stream().source().is_supplied() && !rows.context.is_query;
+    let is_there = rows.stream().size().is_some() || rows.stream().can_share() || is_supplied;
+    let is_traceable = rows.stream().files().is_some() || (rows.stream().has_offsets() && is_there);
+    if is_traceable { Traces::Positions } else { Traces::Lines }
+}
+
+/// Most workers that the file allows for its rows. Guarded.
+pub(super) fn most_workers(rows: &Rows, options: &LoadOptions, takes_ids: bool) -> usize {
+    let copy = &options.copy;
+    let stream = rows.stream();
+    // Errors of a filter function are survived in subtransactions, which workers cannot start.
+    let filters = options.function.is_some() && matches!(copy.on_error, OnError::Table | OnError::Ignore);
+    let survives = || survives(copy, rows.columns()) && copy.limit.is_none() && !filters;
+    if let Some(list) = stream.files() {
+        // Skipped records may be those of several files.
+        let mut any = stream.is_searchable() && survives() && copy.skip == 0;
+        // The number of records of a compressed file is not known when the ids are taken.
+        let is_plain = |file: &Listed| {
+            pgrx::check_for_interrupts!();
+            list.location(file).plain_size(copy.coding()).is_some()
+        };
+        any &= !takes_ids || list.files.iter().all(is_plain);
+        let chunks = usize::try_from(FileChunks::of(list).count()).unwrap_or(usize::MAX);
+        return if any { workers_for(options.workers, list.size()).min(chunks - 1) } else { 0 };
+    }
+    // The reject limit is checked chunk by chunk, but the number of chunks of a compressed file is unknown.
+    let has_no_limit = copy.reject_limit.is_none();
+    let is_divided = stream.has_chunks() || (stream.can_share() && has_no_limit);
+    if is_divided && survives() { workers_for(options.workers, stream.file_size().unwrap_or(0)) } else { 0 }
+}
+
+/// Number of workers for a file of `size` bytes.
+pub fn workers_for(option: Option<usize>, size: u64) -> usize {
+    let asked = option.or_else(guc::workers);
+    let workers = asked.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // SAFETY: reads a setting.
+        let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
+        // Starting a worker takes milliseconds.
+        let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
+        setting.min(cores.saturating_sub(1)).min(worth)
+    });
+    workers.min(MOST_PROCESSES - 1)
+}
+
+/// Can workers handle bad values as the options ask? Workers cannot start subtransactions, and messages about single
+/// bad values must come in the order of the file.
+fn survives(copy: &CopyOptions, columns: &[Column]) -> bool {
+    let values_are = || columns.iter().all(|column| column.ignored || compat::is_survivable(column.type_oid));
+    match copy.on_error {
+        OnError::Stop => true,
+        OnError::Table => values_are(),
+        OnError::Ignore | OnError::SetNull => copy.verbosity != Verbosity::Verbose && values_are(),
+    }
+}
+
+/// The fields' attribute numbers and names, for workers.
+pub(super) fn fields_of(mapping: &Mapping) -> Vec<(i16, CString)> {
+    let numbers = mapping.fields.iter().map(|attnum| attnum.unwrap_or(0));
+    numbers.zip(mapping.names.iter().cloned()).collect()
 }

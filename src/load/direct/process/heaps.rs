@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use pg_bulk_storage::tuple::{FormBuffer, Stamp};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::trace::Tracer;
+use super::tracer::Tracer;
 use crate::error::{Error, Result};
 use crate::heap::append::Traits;
 use crate::heap::append_lock::AppendLock;
@@ -93,7 +93,7 @@ impl Heaps {
     }
 
     /// The index of the heap of a relation that rows may go to; opens it at its first row. Guarded.
-    pub fn open(&mut self, relation: Relation<'_>, tracer: &Tracer) -> Result<usize> {
+    pub fn open(&mut self, relation: Relation<'static>, tracer: &Tracer) -> Result<usize> {
         if self.is_dry {
             return Ok(0);
         }
@@ -114,11 +114,9 @@ impl Heaps {
         }
         let start = self.starts.get(index).copied().unwrap_or_else(|| relation.pages());
         let written = Appends::new(index, start, self.counters.get(index));
-        // SAFETY: the load, or the heap itself, keeps it open as long as the heap.
-        let kept = unsafe { Relation::from_raw(relation.as_ptr()) };
-        let mut heap = Heap::new(kept, traits, self.stamp, written)?;
+        let mut heap = Heap::new(relation, traits, self.stamp, written, self.memory)?;
         let entered = self.memory.enter();
-        heap.collectors = self.plan.collectors(index, kept, &self.elsewhere);
+        heap.collectors = self.plan.collectors(index, relation, &self.elsewhere);
         drop(entered);
         heap.trail = tracer.trail();
         self.bytes += heap.bytes();
@@ -132,10 +130,11 @@ impl Heaps {
         if let Some(&index) = self.by_oid.get(&oid.to_u32()) {
             return Ok(index);
         }
-        let relation = KeptRelation::locked(oid);
-        let index = self.open(relation.get(), tracer)?;
+        let kept = KeptRelation::locked(oid);
+        // SAFETY: the heap that is made for the relation keeps it open; else nothing closes it.
+        let index = self.open(unsafe { Relation::from_raw(kept.get().as_ptr()) }, tracer)?;
         if let Some(heap) = self.list.get_mut(index) {
-            heap.own(relation);
+            heap.own(kept);
         }
         Ok(index)
     }
@@ -242,7 +241,7 @@ impl Heaps {
     pub(super) fn finish(&mut self, alone: bool, append_lock: &AppendLock) -> Result<()> {
         for heap in &mut self.list {
             if alone {
-                heap.finish_small(self.memory, append_lock)?;
+                heap.finish_small(append_lock)?;
             } else {
                 heap.finish(append_lock)?;
             }

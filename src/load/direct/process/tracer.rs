@@ -1,9 +1,7 @@
 //! Tuple positions that a process notes for its rows.
 
 use pg_bulk_text::reader::RecordStart;
-use pgrx::pg_sys;
 
-use super::Process;
 use crate::error::Result;
 use crate::input::stream::Stream;
 use crate::load::direct::heap::Heap;
@@ -102,6 +100,20 @@ impl Tracer {
         Ok(())
     }
 
+    /// In the leader: stores tuple positions that a worker has sent, of a relation with this index. Guarded.
+    pub(super) fn remember(&mut self, kind: MessageKind, relation: Option<usize>, content: &[u8]) {
+        match kind {
+            MessageKind::Ranges => {
+                if let Some(relation) = relation {
+                    self.origins.add_bytes(relation, content);
+                }
+            }
+            MessageKind::Anchors => self.origins.anchors.extend(pairs(content)),
+            MessageKind::EarlyEnds => self.origins.add_early_ends(pairs(content)),
+            MessageKind::Row | MessageKind::Reject => (),
+        }
+    }
+
     /// Sends tuple positions to the leader, or, in the leader, stores them; only if there are more than `least`.
     /// Guarded; waits for room in the queue, so this process must hold neither the append lock nor the current ticket.
     pub(super) fn report(&mut self, least: usize, heaps: &mut [Heap], wide: &mut Wide) -> Result<()> {
@@ -136,21 +148,4 @@ impl Tracer {
 fn pairs(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
     bytes.chunks_exact(16).map(move |pair| (number(pair.first_chunk()), number(pair.last_chunk())))
-}
-
-impl Process {
-    /// In the leader: stores tuple positions that a worker has sent, which were received last. Guarded.
-    pub(super) fn remember(&mut self, kind: MessageKind, relation: pg_sys::Oid) {
-        let (origins, content) = (&mut self.tracer.origins, self.wide.content());
-        match kind {
-            MessageKind::Ranges => {
-                if let Some(index) = self.heaps.relations.iter().position(|(oid, _)| *oid == relation) {
-                    origins.add_bytes(index, content);
-                }
-            }
-            MessageKind::Anchors => origins.anchors.extend(pairs(content)),
-            MessageKind::EarlyEnds => origins.add_early_ends(pairs(content)),
-            MessageKind::Row | MessageKind::Reject => (),
-        }
-    }
 }
