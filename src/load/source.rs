@@ -206,7 +206,7 @@ pub fn foreign_columns(
 ) -> Result<(CString, Vec<Column>)> {
     let relation = OpenRelation::open(foreign, pg_sys::AccessShareLock);
     let name = relation.get().name();
-    let mut columns = Wrapper::get()?.columns_of(relation.get(), &options.copy)?;
+    let mut columns = (Wrapper::get()?.columns)(relation.get(), &options.copy)?;
     drop(relation);
     for (column, field) in columns.iter_mut().zip(&mapping.fields) {
         // The set of rows that are rejected must not depend on the columns that are read.
