@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::server::jsonb::Jsonb;
+use crate::server::jsonb::{Json, Jsonb};
 use crate::server::server_text::to_server;
 use crate::server::sql_value::SqlValue;
 use crate::server::stages::Stages;
@@ -100,8 +100,7 @@ pub const COLUMNS: usize = 11;
 
 /// The row of the result. Guarded.
 pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [SqlValue<'static>; COLUMNS] {
-    let objects: Vec<_> = counts.indexes.iter().map(IndexReport::json).collect();
-    let indexes = Jsonb::parse(&to_server(&format!("[{}]", objects.join(", "))));
+    let indexes = Jsonb::of(&Json::Array(counts.indexes.iter().map(IndexReport::json).collect()));
     let notes: Vec<_> = counts.notes.iter().map(|note| to_server(note)).collect();
     [
         SqlValue::bigint(id),
@@ -118,27 +117,19 @@ pub fn row(id: i64, counts: &Counts, took: Duration, writer: &str) -> [SqlValue<
     ]
 }
 
-/// Escapes text for a JSON string.
-pub fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted
-}
-
 impl IndexReport {
-    fn json(&self) -> String {
-        let name = quoted(&self.name);
-        let from = self.from.map(|from| format!("\"from\": \"{from}\", ")).unwrap_or_default();
-        let (method, why, seconds) = (self.method, self.why.words(), self.seconds);
-        let workers = if self.workers > 0 { format!("\"workers\": {}, ", self.workers) } else { String::new() };
-        format!(
-            "{{\"index\": \"{name}\", \"method\": \"{method}\", {from}\"why\": \"{why}\", {workers}\"seconds\": {seconds:.6}}}"
-        )
+    /// Guarded.
+    fn json(&self) -> Json {
+        let mut members = vec![
+            (b"index".to_vec(), Json::text(&self.name)),
+            (b"method".to_vec(), Json::text(self.method)),
+            (b"why".to_vec(), Json::text(self.why.words())),
+            (b"seconds".to_vec(), Json::literal(format!("{:.6}", self.seconds))),
+        ];
+        members.extend(self.from.map(|from| (b"from".to_vec(), Json::text(from))));
+        if self.workers > 0 {
+            members.push((b"workers".to_vec(), Json::literal(self.workers)));
+        }
+        Json::Object(members)
     }
 }
