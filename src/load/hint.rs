@@ -14,7 +14,7 @@
 use std::ffi::{CStr, c_char};
 
 use pg_bulk_text::dialect::Format;
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use super::options::WriterOption;
 use super::target::TargetKind;
@@ -27,8 +27,8 @@ use crate::rows::soft::OnError;
 use crate::server::attempt::ignoring_errors;
 use crate::server::lookup;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue};
+use crate::server::relation::ancestors_of;
 use crate::server::server_text::to_server;
-use crate::server::unguarded::{get_partition_ancestors, guard};
 
 /// Bytes of the file that are read for a HINT.
 const SAMPLE: u64 = 64 * 1024;
@@ -101,21 +101,12 @@ fn writer_hint(load: &Load, error: &Caught<'_>) -> Option<String> {
     if error.table.is_empty() || error.schema.is_empty() {
         return None;
     }
-    // SAFETY: guarded catalog lookups.
-    let is_ours = unsafe {
-        let schema = pg_sys::get_namespace_oid(error.schema.as_ptr(), true);
-        let table = lookup::relation_named(error.table, schema);
-        let is_part_of_target = || {
-            let ancestors = PgList::<pg_sys::Oid>::from_pg(guard(|| get_partition_ancestors(table)));
-            ancestors.iter_oid().any(|ancestor| ancestor == load.target.relid)
-        };
-        match load.target.kind {
-            TargetKind::Plain => table == load.target.relid,
-            TargetKind::Partitioned => {
-                table == load.target.relid || (table != pg_sys::InvalidOid && is_part_of_target())
-            }
-            TargetKind::Other => false,
-        }
+    let table = lookup::relation_named(error.table, lookup::schema_named(error.schema));
+    let is_part = || table != pg_sys::InvalidOid && ancestors_of(table).contains(&load.target.relid);
+    let is_ours = match load.target.kind {
+        TargetKind::Plain => table == load.target.relid,
+        TargetKind::Partitioned => table == load.target.relid || is_part(),
+        TargetKind::Other => false,
     };
     if !is_ours {
         return None;

@@ -14,6 +14,7 @@ use super::options::LoadOptions;
 use super::{engine, trigger_condition};
 use crate::heap::append::Traits;
 use crate::program::volatile;
+use crate::server::lookup::CatalogRow;
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::{copied, from_server};
@@ -242,17 +243,7 @@ fn of_index_methods(relation: Relation<'_>, name: &str, found: &mut Vec<String>)
         pg_sys::SPGIST_AM_OID,
     ];
     for index in relation.indexes() {
-        // SAFETY: guarded catalog lookups; the tuple is released after its last use.
-        let method = unsafe {
-            let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
-            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(index));
-            if tuple.is_null() {
-                continue;
-            }
-            let method = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relam;
-            pg_sys::ReleaseSysCache(tuple);
-            method
-        };
+        let Some(method) = CatalogRow::<pg_sys::FormData_pg_class>::find(index).map(|row| row.relam) else { continue };
         if !known.contains(&method) {
             let method = method_name(method);
             found.push(format!("An index of table \"{name}\" has the access method \"{method}\"."));
