@@ -5,17 +5,17 @@
 
 use std::ffi::CString;
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::Allowed;
 use super::options::given::Given;
 use super::options::{LoadOptions, Truncate};
 use super::target::{self, Target};
-use super::{Load, Purpose, Request, engine, memory_context};
+use super::{Load, Purpose, Request, engine};
 use crate::error::{Error, OrRaise};
 use crate::program::where_clause;
 use crate::server::jsonb::Jsonb;
+use crate::server::memory_context::MemoryContext;
 
 /// Checks options and rights and locks the table. `schema` is the extension's; `allowed` are the permitted options.
 /// Guarded.
@@ -63,7 +63,7 @@ pub fn begin(
     // TRUNCATE fails while the relation is open.
     target.close();
     let path = if options.location.is_inside() { options.location.name() } else { given.path() }.to_owned();
-    let memory = memory_context();
+    let memory = MemoryContext::current().child(c"bulk_load");
     let request = Request {
         json: Some(json),
         purpose,
@@ -73,5 +73,5 @@ pub fn begin(
         analyze_statement,
         ..Request::new(options, path)
     };
-    PgMemoryContexts::For(memory).leak_and_drop_on_delete(Load::new(request, target, memory))
+    memory.keep(Load::new(request, target, memory))
 }

@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 use super::definer::Allowed;
 use super::options::given::Given;
 use super::{Load, Purpose, begin, perform};
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Result};
 use crate::input::source::Bytes;
 use crate::server::function::{Call, missing, version_1};
 use crate::server::unguarded::guarded;
@@ -21,7 +21,7 @@ version_1!(pg_finfo_bulk_load);
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: the executor's call, in a frame that owns nothing.
-    unsafe { load(fcinfo, false) }
+    unsafe { answer(fcinfo, Purpose::Call, false, deliver) }
 }
 
 version_1!(pg_finfo_bulk_load_bytea);
@@ -33,27 +33,39 @@ version_1!(pg_finfo_bulk_load_bytea);
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: the executor's call, in a frame that owns nothing.
-    unsafe { load(fcinfo, true) }
+    unsafe { answer(fcinfo, Purpose::Call, true, deliver) }
 }
 
+/// Returns the row of a load to the executor. Guarded.
+fn deliver(load: &Load, call: &Call<'_>) -> Result<()> {
+    call.rows().put(&load.result())
+}
+
+/// Runs the load of a call.
+///
 /// # Safety
 /// A plain frame, with a call of the executor.
-unsafe fn load(fcinfo: pg_sys::FunctionCallInfo, is_data: bool) -> pg_sys::Datum {
+pub(super) unsafe fn answer(
+    fcinfo: pg_sys::FunctionCallInfo,
+    purpose: Purpose,
+    is_data: bool,
+    deliver: fn(&Load, &Call<'_>) -> Result<()>,
+) -> pg_sys::Datum {
     // SAFETY: the call, its arguments and the load last as long as this frame. One step at a time uses the load; the last
     // one drops it.
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
-        let load = guarded(|| begin_call(&Call::from_raw(fcinfo), Purpose::Call, is_data));
+        let load = guarded(|| begin_call(&Call::from_raw(fcinfo), purpose, is_data));
         perform(load);
         pg_sys::CurrentMemoryContext = caller;
-        guarded(|| Call::from_raw(fcinfo).rows().put(&(*load).result()).or_raise());
-        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
+        guarded(|| deliver(&*load, &Call::from_raw(fcinfo)).or_raise());
+        guarded(|| (*load).memory.delete());
         pg_sys::Datum::from(0usize)
     }
 }
 
 /// Parses the arguments of a call that lasts as long as its load. The first one is a path, or bytes. Guarded.
-pub(super) fn begin_call(call: &Call<'_>, purpose: Purpose, is_data: bool) -> *mut Load {
+fn begin_call(call: &Call<'_>, purpose: Purpose, is_data: bool) -> *mut Load {
     call.rows();
     // SAFETY: an argument of type bytea, which lasts as long as the call.
     let data = call.datum(0).filter(|_| is_data).map(|data| unsafe { Bytes::of_datum(data) });

@@ -1,4 +1,4 @@
-//! The end of a load: closes the file and the table, and writes the history.
+//! The end of a load: closes the table, and writes the history.
 //!
 //! [`finish`] comes before ANALYZE, which needs the progress slot. [`record`] comes after it, because the history has
 //! the time of the whole load.
@@ -7,15 +7,10 @@ use super::phase::Phase;
 use super::{Load, history, once, rejects, summary};
 use crate::error::OrRaise;
 
-/// Closes the file and the table; the lock stays. Guarded.
+/// Closes the table; the lock stays. Guarded.
 pub(super) fn finish(load: &mut Load) {
-    if let Some(mut rows) = load.rows.take() {
-        load.measures.counts.bytes_read = rows.stream().bytes_read();
-        rows.close().or_raise();
-    }
     load.target.close();
-    // SAFETY: a spool lives at least as long as its load.
-    if let Some(spool) = unsafe { load.spool.as_mut() } {
+    if let Some(spool) = load.spool.filter(|_| !load.request.is_dry()) {
         let kept = rejects::table::write(spool).or_raise();
         let rejected = load.measures.counts.rejected + load.measures.counts.duplicate;
         if kept < rejected {
@@ -36,6 +31,9 @@ pub(super) fn finish(load: &mut Load) {
 ///
 /// Guarded; the load's memory context is current.
 pub(super) fn record(load: &mut Load) {
+    if load.request.is_dry() {
+        return;
+    }
     load.measures.took = load.measures.began.elapsed();
     once::record(load).or_raise();
     history::record(load);

@@ -114,9 +114,9 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
             None => std::ptr::null_mut(),
         };
         let fields = if projection.is_null() { arrays } else { (*projection).arrays() };
-        let (mut query, mut join) = (std::ptr::null_mut(), std::ptr::null());
+        let (mut query, mut join) = (None, std::ptr::null());
         match (*process).pull.as_ref() {
-            Some(Pull::Query(own)) => query = *own,
+            Some(Pull::Query(own)) => query = Some(*own),
             Some(Pull::Join(own)) => {
                 own.belong(process.cast(), fetch);
                 join = &raw const *own;
@@ -143,7 +143,7 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !query.is_null() {
+            if let Some(query) = query {
                 if !next_of_query(process, query, arrays) {
                     break;
                 }

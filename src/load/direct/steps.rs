@@ -28,7 +28,6 @@ use super::row_loop;
 use super::statement::inserted_by;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::options::LoadOptions;
-use crate::load::query;
 use crate::load::report::Counts;
 use crate::load::{Load, Request};
 use crate::rows::context::copy_context;
@@ -144,7 +143,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
             row_loop::run(process);
         }
         if let Some(Pull::Query(query)) = (*process).pull {
-            query::finish(query);
+            query.finish();
         }
         point_plain!("load.rows");
         if (*leader).is_last() {

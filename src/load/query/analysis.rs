@@ -3,9 +3,9 @@
 //! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
 
+use std::cell::Cell;
 use std::ffi::{CString, c_char};
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::{Query, function};
@@ -14,6 +14,7 @@ use crate::load::options::LoadOptions;
 use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::make::{null, select, subquery, target, values, variable};
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
@@ -47,12 +48,18 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &mut LoadOptions, pr
             return;
         }
         let text = (*analysis).text.as_ptr();
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(within_text),
-            arg: text.cast_mut().cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
+        let plans = c::in_context(within_text, text.cast_mut().cast(), || plan(analysis, text));
+        guarded(|| (*analysis).end(NodeList::from_raw(plans), options, program));
+    }
+}
+
+/// Analyzes, rewrites and plans the text.
+///
+/// # Safety
+/// As [`analyze`], with its analysis and the analysis's text.
+unsafe fn plan(analysis: *mut QueryAnalysis, text: *const c_char) -> *mut pg_sys::List {
+    // SAFETY: the frame is plain; objects made here live as long as the analysis, which one step at a time uses.
+    unsafe {
         let select = parse(text);
         // As transformInsertStmt (analyze.c), except for DEFAULT.
         let state = c::make_parsestate(std::ptr::null_mut());
@@ -86,9 +93,7 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &mut LoadOptions, pr
         let rewritten = c::pg_rewrite_query(query.as_ptr());
         // Views are expanded.
         guarded(|| (*analysis).call = Node::from_raw(rewritten.cast()).and_then(volatile::call_in));
-        let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
-        pg_sys::error_context_stack = context.previous;
-        guarded(|| (*analysis).end(NodeList::from_raw(plans), options, program));
+        c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut())
     }
 }
 
@@ -106,7 +111,7 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut QueryAnalys
         rows: Vec::new(),
         call: None,
     };
-    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
+    MemoryContext::current().keep(analysis)
 }
 
 /// Raises unless the text parses as a query. [`analyze`] does the rest, when the query runs.
@@ -114,17 +119,8 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut QueryAnalys
 /// # Safety
 /// A plain frame; a string that outlives the call.
 pub unsafe fn check(text: *const c_char) {
-    // SAFETY: the frame is plain; the context outlives the parser's call.
-    unsafe {
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(within_text),
-            arg: text.cast_mut().cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        parse(text);
-        pg_sys::error_context_stack = context.previous;
-    }
+    // SAFETY: the frame is plain, and the string outlives the parser's call.
+    unsafe { c::in_context(within_text, text.cast_mut().cast(), || parse(text)) };
 }
 
 /// Parses the text, which must be one query.
@@ -229,15 +225,15 @@ impl QueryAnalysis {
         // Attributes without a column get their defaults.
         options.columns.names = Some(self.names.iter().take(count).cloned().collect());
         let sets = self.attributes.iter().take(count).filter_map(|attnum| usize::try_from(attnum - 1).ok());
-        program.query = Some(Query {
+        program.query = Some(MemoryContext::current().keep(Query {
             text: self.text.clone(),
             plan,
-            running: std::ptr::null_mut(),
-            is_active: false,
+            running: Cell::new(std::ptr::null_mut()),
+            is_active: Cell::new(false),
             sets: sets.collect(),
             call: self.call,
             reads_target: plan.relations().oids().any(|oid| loaded.contains(&oid)),
-        });
+        }));
     }
 }
 

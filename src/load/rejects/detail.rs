@@ -20,12 +20,12 @@ fn place(reject: &Reject) -> (&Option<Vec<u8>>, u64) {
 /// Adds the first rejects of a spool, in the order of the file, to an error's DETAIL.
 ///
 /// # Safety
-/// A plain frame; a spool or null, and an error that was caught.
-pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
-    // SAFETY: the frame is plain, the error is valid, and so is a spool. An error while adding them must not replace the
+/// A plain frame, and an error that was caught.
+pub unsafe fn add_first(spool: Option<&Spool>, error: *mut pg_sys::ErrorData) {
+    // SAFETY: the frame is plain, and the error is valid. An error while adding them must not replace the
     // original one.
     unsafe {
-        let Some(spool) = spool.as_mut().filter(|spool| spool.count > 0) else { return };
+        let Some(spool) = spool.filter(|spool| spool.count() > 0) else { return };
         ignoring_errors(|| {
             let own = (*error).detail.as_ref().map(|detail| CStr::from_ptr(detail));
             let detail = detail(spool, own).or_raise();
@@ -35,7 +35,7 @@ pub unsafe fn add_first(spool: *mut Spool, error: *mut pg_sys::ErrorData) {
 }
 
 /// The detail with the first rejects, as a string. Guarded.
-fn detail(spool: &mut Spool, own: Option<&CStr>) -> Result<Vec<u8>> {
+fn detail(spool: &Spool, own: Option<&CStr>) -> Result<Vec<u8>> {
     let mut first: Vec<Reject> = Vec::new();
     spool.for_each(|reject| {
         if first.len() < SHOWN || first.last().is_some_and(|last| place(&reject) < place(last)) {

@@ -145,7 +145,7 @@ impl Leader {
             rows,
             projection,
             tolerance: Tolerance { reject_limit: None, ..copy.tolerance() },
-            rejects: Rejects::new(copy, std::ptr::null_mut()),
+            rejects: Rejects::new(copy, None),
             quota: Quota::new(copy.skip, copy.limit.unwrap_or(u64::MAX)),
             traces,
         });

@@ -5,7 +5,7 @@ use pgrx::pg_sys;
 use crate::error::OrRaise;
 use crate::load::direct::join::{self, Join};
 use crate::load::direct::process::{Beginning, Process};
-use crate::load::query::{self, Query};
+use crate::load::query::Query;
 use crate::program::projection;
 use crate::rows::row::pump::RowOutcome;
 use crate::rows::row::{RowArrays, Rows};
@@ -17,7 +17,7 @@ use crate::server::unguarded::{self, Opaque, guarded};
 ///
 /// # Safety
 /// A plain frame; a valid process that has this query, and the arrays of its slot.
-pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArrays) -> bool {
+pub(super) unsafe fn next_of_query(process: *mut Process, query: &Query, arrays: RowArrays) -> bool {
     // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
     unsafe {
         let rows = &raw mut (*process).rows;
@@ -30,7 +30,7 @@ pub(super) unsafe fn next_of_query(process: *mut Process, query: *mut Query, arr
         }
         // Errors of the query itself are not about one of its rows.
         (*rows).context.is_quiet = true;
-        let more = query::next(query, arrays);
+        let more = query.next(arrays);
         (*rows).context.is_quiet = false;
         if !more {
             return false;
