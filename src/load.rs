@@ -26,10 +26,8 @@
 //! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
 //! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
-mod begin;
 mod buffered;
 mod call;
-mod check;
 mod create;
 pub mod definer;
 pub mod direct;
@@ -38,10 +36,8 @@ mod engine;
 mod expression;
 mod feed;
 mod files;
-mod finish;
 mod hint;
 pub mod history;
-mod memory;
 pub mod obstacle;
 pub mod once;
 mod option_name;
@@ -57,9 +53,7 @@ pub mod scan;
 pub mod settings;
 mod sniff;
 pub mod source;
-pub mod summary;
 pub mod target;
-mod trigger_condition;
 pub mod wrapper;
 
 use std::ffi::CString;
@@ -67,13 +61,12 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-pub use self::begin::begin;
+pub use self::call::begin;
 pub use self::files::Fate;
 use self::files::Files;
-use self::finish::{finish, record};
 use self::once::Met;
 use self::options::LoadOptions;
-use self::phase::Phases;
+use self::phase::{Phase, Phases};
 pub use self::prepare::next_id;
 use self::prepare::{prepare, read_header};
 use self::query::Query;
@@ -236,10 +229,7 @@ pub unsafe fn perform(load: *mut Load) {
         if !error.is_null() {
             // The error is completed without the LWLocks of the load's shared memory.
             unguarded::LWLockReleaseAll();
-            if !(*load).request.is_dry() {
-                rejects::add_first((*load).spool, error);
-                hint::add(&*load, &mut *error);
-            }
+            hint::complete(&*load, &mut *error);
             unguarded::ReThrowError(error);
         }
         guarded(|| finish(&mut *load));
@@ -282,7 +272,7 @@ pub unsafe fn run_statement(load: *mut Load) {
             finish(&mut *load);
             (*load).measures.took = (*load).measures.began.elapsed();
             if guc::log_timing() {
-                summary::log(&mut *load);
+                report::log(&mut *load);
             }
         });
     }
@@ -333,6 +323,39 @@ unsafe fn write(load: *mut Load) {
         }
         guarded(|| check_limits(&(*load).request.options, &(*load).measures.counts));
     }
+}
+
+/// Closes the table; the lock stays. Guarded.
+fn finish(load: &mut Load) {
+    load.target.close();
+    if let Some(spool) = load.spool.filter(|_| !load.request.is_dry()) {
+        let kept = rejects::table::write(spool).or_raise();
+        let rejected = load.measures.counts.rejected + load.measures.counts.duplicate;
+        if kept < rejected {
+            load.measures
+                .counts
+                .notes
+                .push(format!("{kept} of {rejected} rejected rows are kept (pg_bulk.reject_cap)."));
+        }
+    }
+    // ANALYZE reports its own progress, and needs the slot to be free.
+    load.measures.phases.progress.end();
+    if load.request.analyze_statement.is_some() {
+        load.measures.phases.enter(Phase::Analyze);
+    }
+}
+
+/// Writes the history, the log and the list of loaded files.
+///
+/// Guarded; the load's memory context is current.
+fn record(load: &mut Load) {
+    if load.request.is_dry() {
+        return;
+    }
+    load.measures.took = load.measures.began.elapsed();
+    once::record(load).or_raise();
+    history::record(load);
+    report::log(load);
 }
 
 /// Raises if more rows were left out than the limits permit. Guarded.

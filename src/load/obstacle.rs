@@ -6,14 +6,18 @@
 //! other than heap, foreign tables. Leaf relations of a partitioned table are checked one by one, since rows are
 //! written there. Rules, policies and transition tables of a leaf relation do not apply to rows that come through its
 //! parent.
+//!
+//! The direct writer evaluates conditions (WHEN) of triggers after the last row, so their results must not depend on the
+//! time.
 
 use pgrx::pg_sys;
 
 use super::duplicate::Keep;
+use super::engine;
 use super::options::LoadOptions;
-use super::{engine, trigger_condition};
 use crate::heap::append::Traits;
 use crate::program::volatile;
+use crate::rows::type_parts::TypeParts;
 use crate::server::lookup::CatalogRow;
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
@@ -162,7 +166,7 @@ fn of_conditions(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
         let is_conditional = trigger.tgtype.cast_unsigned() & ROW != 0 && !trigger.tgqual.is_null();
         // SAFETY: a guarded call with an expression of the catalog.
         let condition = || unsafe { Node::from_raw(pg_sys::stringToNode(trigger.tgqual).cast()) };
-        is_conditional && condition().is_some_and(trigger_condition::is_time_dependent)
+        is_conditional && condition().is_some_and(is_time_dependent)
     };
     if has_trigger(relation, events_of(keep), is_other) {
         let name = relation.name_text();
@@ -313,4 +317,57 @@ fn is_user_catalog(relation: Relation<'_>) -> bool {
     // SAFETY: an open relation; the options of an ordinary table are StdRdOptions, or null.
     let options = unsafe { (*relation.as_ptr()).rd_options.cast::<pg_sys::StdRdOptions>().as_ref() };
     relation.kind() == pg_sys::RELKIND_RELATION && options.is_some_and(|options| options.user_catalog_table)
+}
+
+/// PROVOLATILE_IMMUTABLE (pg_proc.h)
+const IMMUTABLE: u8 = b'i';
+
+/// Whether an expression calls a function that is not both built in and immutable, reads the session (`current_user`),
+/// or reads a system column other than tableoid. Comparing a row, an array or a range calls the comparison functions of
+/// its elements. Guarded.
+fn is_time_dependent(expression: Node<'_>) -> bool {
+    expression.any(|node| looks_around(node) || node.calls(is_not_built_in))
+}
+
+fn looks_around(node: Node<'_>) -> bool {
+    use pg_sys::NodeTag::*;
+    if let Some(var) = node.as_a::<pg_sys::Var>() {
+        let attribute = i32::from(var.varattno);
+        return attribute < 0 && attribute != pg_sys::TableOidAttributeNumber
+            || !is_compared_by_server(node.type_oid());
+    }
+    match node.tag() {
+        T_CoerceToDomain | T_SQLValueFunction | T_NextValueExpr => true,
+        T_Const | T_Param | T_RowExpr | T_ArrayExpr | T_MinMaxExpr => !is_compared_by_server(node.type_oid()),
+        _ => false,
+    }
+}
+
+/// Are values of a type, and those that they are made of, compared by built-in functions? Guarded.
+fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
+    const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC;
+    match TypeParts::of(type_oid) {
+        TypeParts::Composite(columns) => columns.into_iter().all(is_compared_by_server),
+        TypeParts::Domain(part)
+        | TypeParts::Range { subtype: part, .. }
+        | TypeParts::Multirange(part)
+        | TypeParts::Array(part) => is_compared_by_server(part),
+        // SAFETY: guarded catalog lookups; an entry of the type cache stays.
+        TypeParts::Single => unsafe {
+            // Any row at all.
+            if pg_sys::get_typtype(type_oid).cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {
+                return false;
+            }
+            let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
+            let equals =
+                if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
+            [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
+        },
+    }
+}
+
+fn is_not_built_in(function: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    let is_immutable = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
+    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || !is_immutable()
 }

@@ -20,7 +20,6 @@
 //! errors, which refer to the option's text.
 
 mod analysis;
-mod function;
 
 use std::cell::Cell;
 use std::ffi::CString;

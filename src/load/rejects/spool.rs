@@ -14,7 +14,6 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::Reject;
 use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
-use crate::load::memory;
 use crate::server::buf_file::{BufFile, Place};
 use crate::server::memory_context::MemoryContext;
 
@@ -104,7 +103,7 @@ impl Spool {
         self.count.set(self.count() + 1);
         memory.extend((reject.len() as u64).to_ne_bytes());
         memory.extend(reject);
-        if memory.len() >= memory::reject_bytes() {
+        if memory.len() >= guc::reject_bytes() {
             let file = self.file.get_or_init(|| match self.survives {
                 true => BufFile::lasting(),
                 false => BufFile::temporary(MemoryContext::of_transaction()),

@@ -11,7 +11,7 @@ use crate::load::direct::{Joined, Statement};
 use crate::load::options::LoadOptions;
 use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
-use crate::load::{Load, Request, Writer, direct, run_statement, source, summary};
+use crate::load::{Load, Request, Writer, direct, report, run_statement, source};
 use crate::program::Nodes;
 use crate::program::copy_question;
 use crate::program::mapping::Mapping;
@@ -120,7 +120,7 @@ fn open(load: &mut Load, insertions: &[Insertion], plan: Option<Node<'_, pg_sys:
     for insertion in others {
         let (options, path) = options_of(insertion);
         let (mapping, projection) = mapping_of(insertion, plan);
-        load.request.also.push(summary::described(&options.location));
+        load.request.also.push(report::described(&options.location));
         load.more.push(FurtherFile { options, path, mapping, projection });
     }
     for insertion in insertions {
