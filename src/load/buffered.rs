@@ -83,7 +83,8 @@ fn end(load: &mut Load, feed: &mut Feed, processed: u64) -> Result<()> {
     std::mem::swap(&mut load.measures.phases, &mut sink.phases);
     tolerance.report(load.spool.and_then(Spool::view_of));
     let counts = &mut load.measures.counts;
-    counts.notes.extend(feed.rows.ragged_notices(&feed.rows.ragged).iter().map(|notice| notice.message().to_owned()));
+    let notices = feed.rows.ragged_notices(&feed.rows.ragged);
+    counts.notes.extend(notices.iter().map(|notice| notice.message().to_owned()));
     let left_out = feed.given.saturating_sub(processed);
     // The statement does not distinguish rows left out by ON CONFLICT from those left out by a trigger.
     let (duplicate, left_out) = if load.arbiter.is_some() { (left_out, 0) } else { (0, left_out) };

@@ -30,41 +30,26 @@ use crate::server::memory_context::MemoryContext;
 use crate::server::sql_value::SqlValue;
 use crate::server::unguarded::guarded;
 
-version_1!(pg_finfo_bulk_load);
+/// Defines a function that runs a load, with its record.
+macro_rules! load_function {
+    ($record:ident, $name:ident, $purpose:expr, $is_data:literal) => {
+        version_1!($record);
 
-/// `bulk_load(path, target, options, allow)`.
-///
-/// # Safety
-/// Called by the executor, with three arguments, or with four.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_load(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor's call, in a frame that owns nothing.
-    unsafe { answer(fcinfo, Purpose::Call, false) }
+        /// # Safety
+        /// Called by the executor, with three arguments, or with four.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+            // SAFETY: the executor's call, in a frame that owns nothing.
+            unsafe { answer(fcinfo, $purpose, $is_data) }
+        }
+    };
 }
 
-version_1!(pg_finfo_bulk_load_bytea);
-
-/// `bulk_load(data, target, options, allow)`.
-///
-/// # Safety
-/// Called by the executor, with three arguments, or with four.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_load_bytea(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor's call, in a frame that owns nothing.
-    unsafe { answer(fcinfo, Purpose::Call, true) }
-}
-
-version_1!(pg_finfo_bulk_check);
-
-/// `bulk_check(path, target, options, allow)`.
-///
-/// # Safety
-/// Called by the executor, with three arguments, or with four.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn bulk_check(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the executor's call, in a frame that owns nothing.
-    unsafe { answer(fcinfo, Purpose::Check, false) }
-}
+// `bulk_load(path, target, options, allow)`, `bulk_load(data, target, options, allow)` and
+// `bulk_check(path, target, options, allow)`.
+load_function!(pg_finfo_bulk_load, bulk_load, Purpose::Call, false);
+load_function!(pg_finfo_bulk_load_bytea, bulk_load_bytea, Purpose::Call, true);
+load_function!(pg_finfo_bulk_check, bulk_check, Purpose::Check, false);
 
 /// Runs the load of a call.
 ///

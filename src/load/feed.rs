@@ -133,9 +133,9 @@ impl Feed {
     /// long. Guarded.
     pub fn of_load(load: &mut Load) -> Result<*mut Feed> {
         let memory = load.memory;
-        // SAFETY: the relation stays open until the INSERT has ended.
+        // SAFETY: the relation is open now. Later the slot uses its descriptor, which it pins.
         let target = unsafe { Relation::from_raw(load.target.relation()?.as_ptr()) };
-        let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file of the load is not open");
+        let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
         let mut rows = load.rows.take().ok_or_else(no_rows)?;
         // Errors are about a row while a series reads rows.
         rows.context.is_quiet = true;

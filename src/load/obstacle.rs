@@ -18,7 +18,8 @@ use super::options::LoadOptions;
 use crate::heap::append::Traits;
 use crate::program::volatile;
 use crate::rows::type_parts::TypeParts;
-use crate::server::lookup::CatalogRow;
+use crate::server::lock::{try_lock_relation, unlock_relation};
+use crate::server::lookup::{CatalogRow, type_kind, volatility};
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::{copied, from_server};
@@ -98,14 +99,12 @@ pub fn of_open_leaves(leaves: &[Relation<'_>], options: &LoadOptions) -> Vec<Str
 /// locked a leaf relation is a reason, too. Returns the leaf relations that this function has locked. If it has found a
 /// reason, it releases all of them. Guarded.
 pub fn of_free_leaves(root: Relation<'_>, found: &mut Vec<String>) -> Vec<pg_sys::Oid> {
-    let lock = pg_sys::RowExclusiveLock.cast_signed();
     let mut locked = Vec::new();
     if !root.is_partitioned() {
         return locked;
     }
     for leaf in root.with_descendants(pg_sys::NoLock).into_iter().filter(|&leaf| leaf != root.oid()) {
-        // SAFETY: a guarded call.
-        if !unsafe { pg_sys::ConditionalLockRelationOid(leaf, lock) } {
+        if !try_lock_relation(leaf, pg_sys::RowExclusiveLock) {
             found.push("Another session holds a lock on a partition.".into());
             break;
         }
@@ -137,8 +136,7 @@ pub fn of_free_leaves(root: Relation<'_>, found: &mut Vec<String>) -> Vec<pg_sys
 fn lock_indexes(relation: Relation<'_>) -> Option<Vec<pg_sys::Oid>> {
     let mut locked = Vec::new();
     for index in relation.indexes() {
-        // SAFETY: a guarded call.
-        if !unsafe { pg_sys::ConditionalLockRelationOid(index, pg_sys::AccessShareLock.cast_signed()) } {
+        if !try_lock_relation(index, pg_sys::AccessShareLock) {
             unlock_indexes(&locked);
             return None;
         }
@@ -148,14 +146,12 @@ fn lock_indexes(relation: Relation<'_>) -> Option<Vec<pg_sys::Oid>> {
 }
 
 fn unlock_indexes(locked: &[pg_sys::Oid]) {
-    // SAFETY: guarded calls.
-    locked.iter().for_each(|&index| unsafe { pg_sys::UnlockRelationOid(index, pg_sys::AccessShareLock.cast_signed()) });
+    locked.iter().for_each(|&index| unlock_relation(index, pg_sys::AccessShareLock));
 }
 
 /// Releases the locks that [`of_free_leaves`] has taken. A lock that the transaction held before stays. Guarded.
 pub fn release(locked: &[pg_sys::Oid]) {
-    // SAFETY: guarded calls.
-    locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
+    locked.iter().for_each(|&leaf| unlock_relation(leaf, pg_sys::RowExclusiveLock));
 }
 
 /// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session
@@ -355,7 +351,7 @@ fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
         // SAFETY: guarded catalog lookups; an entry of the type cache stays.
         TypeParts::Single => unsafe {
             // Any row at all.
-            if pg_sys::get_typtype(type_oid).cast_unsigned() == pg_sys::TYPTYPE_PSEUDO {
+            if type_kind(type_oid) == pg_sys::TYPTYPE_PSEUDO {
                 return false;
             }
             let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
@@ -367,7 +363,5 @@ fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
 }
 
 fn is_not_built_in(function: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    let is_immutable = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == IMMUTABLE;
-    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || !is_immutable()
+    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || volatility(function) != IMMUTABLE
 }

@@ -148,13 +148,13 @@ impl IndexReport {
 /// Writes the message. Guarded.
 pub fn log(load: &mut Load) {
     let level = pg_sys::LOG.cast_signed();
-    // SAFETY: message_level_is_interesting only compares settings.
-    if !unsafe { pg_sys::message_level_is_interesting(level) } {
-        return;
-    }
-    let text = to_server(&text(load));
-    // SAFETY: the string outlives the message, which is logged without error context.
+    // SAFETY: message_level_is_interesting only compares settings. The string outlives the message, which is logged without
+    // error context.
     unsafe {
+        if !pg_sys::message_level_is_interesting(level) {
+            return;
+        }
+        let text = to_server(&text(load));
         c::guard(|| {
             if c::errstart_cold(level, std::ptr::null()) {
                 c::errmsg_internal(c"%s".as_ptr(), text.as_ptr());

@@ -197,7 +197,7 @@ fn finding_json(sniffed: &Sniffed, column: &SniffedColumn) -> Json {
     });
     Json::object([
         ("name", Json::Text(column.name.clone())),
-        ("type", Json::text(&column.type_name())),
+        ("type", Json::text(column.type_name())),
         ("nullable", Json::literal(column.evidence.is_nullable())),
         ("ruled_out", Json::Array(ruled_out.collect())),
     ])

@@ -26,7 +26,7 @@ use crate::load::options::LoadOptions;
 use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
-use crate::server::lookup::language_of;
+use crate::server::lookup::{language_of, volatility};
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::make::{node, null, select, subquery, target, values, variable};
 use crate::server::node::{Node, NodeList};
@@ -345,9 +345,7 @@ fn only_function(query: Node<'_, pg_sys::Query>) -> Option<Node<'_, pg_sys::Rang
 fn is_worth_it(call: Node<'_>) -> bool {
     let Some(call) = call.as_a::<pg_sys::FuncExpr>() else { return false };
     let function = call.funcid;
-    // SAFETY: a guarded catalog lookup.
-    let is_volatile = || unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE;
-    call.funcretset && (language_of(function) != Some(SQL) || is_volatile())
+    call.funcretset && (language_of(function) != Some(SQL) || volatility(function) == VOLATILE)
 }
 
 /// Does the query use whole rows or system columns of the relation, or sublinks, CTEs or row marks? Guarded.
