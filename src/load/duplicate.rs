@@ -154,7 +154,6 @@ pub fn is_part_of(index: Relation<'_>, arbiter: pg_sys::Oid) -> bool {
 /// The ON CONFLICT clause that leaves duplicates out, for an index of a table that this transaction has locked. Guarded.
 pub fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
     let index = OpenRelation::open(arbiter, pg_sys::AccessShareLock);
-    let is_partial = !index.get().index_nodes()[1].is_empty();
     // SAFETY: guarded calls on an open index, which return strings or null.
     let (constraint, columns) = unsafe {
         let constraint = copied(pg_sys::get_constraint_name(pg_sys::get_index_constraint(arbiter)));
