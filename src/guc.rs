@@ -1,4 +1,20 @@
 //! The settings of pg_bulk.
+//!
+//! The processes of a load divide `pg_bulk.memory_limit`:
+//!
+//! ```text
+//!  limit ─┬─ 1/16  bytes of one read of the file ([`chunk_size`]); 1/4 a chunk, which is four of them
+//!         ├─ 1/16  rejects, before they go to a temporary file
+//!         ├─ 1/8   pages of one heap
+//!         └─ 1/4   pages of all heaps; 1/2 where there are many
+//! ```
+//!
+//! The rest is for memory that cannot be measured beforehand: the field positions and values of some rows, and the
+//! process itself. A record or a row that exceeds the limit is still loaded, with memory of its size. Each heap needs
+//! at least a page that is being filled and one more. With many partitions these pages may take more than half of the
+//! limit.
+//!
+//! Index keys do not count: they are collected and sorted in maintenance_work_mem.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -54,6 +70,20 @@ pub enum DirectInsert {
     /// A load that also loads an empty table exclusively, if no other session uses it.
     Exclusive,
 }
+
+/// Most pages of a batch: 2 MB. Smaller batches cost more for the WAL flush and for passing the append lock. Larger
+/// batches have left the CPU cache when they are logged and written, and hold the extension lock for longer.
+const BATCH: usize = 256;
+/// Fewest pages of a batch.
+const SMALLEST_BATCH: usize = 4;
+/// Pages for each heap, if memory permits.
+const GOOD_PAGES: usize = 4;
+/// Pages that a heap needs from its first row on.
+const LEAST_PAGES: usize = 2;
+/// Most bytes of rejects.
+const REJECTS: usize = 1 << 20;
+
+const PAGE: usize = pg_sys::BLCKSZ as usize;
 
 struct Entries<const N: usize>([pg_sys::config_enum_entry; N]);
 
@@ -266,6 +296,22 @@ pub fn maintenance_work_mem() -> i32 {
 /// Bytes of one read of a file: at most a small part of the memory limit.
 pub fn chunk_size() -> usize {
     usize::try_from(CHUNK_SIZE.get()).unwrap_or(1).clamp(1, memory_limit() / 16)
+}
+
+/// Pages that are appended to a heap at once.
+pub fn batch_pages() -> usize {
+    (memory_limit() / 8 / PAGE).clamp(SMALLEST_BATCH, BATCH)
+}
+
+/// Bytes of pages of all heaps, for this number of heaps.
+pub fn page_bytes(heaps: usize) -> usize {
+    let limit = memory_limit();
+    (heaps * GOOD_PAGES * PAGE).clamp(limit / 4, limit / 2).max(heaps * LEAST_PAGES * PAGE)
+}
+
+/// Bytes of rejects that are kept in memory.
+pub fn reject_bytes() -> usize {
+    (memory_limit() / 16).min(REJECTS)
 }
 
 /// Has a test made it so small that few rows are divided among processes as many rows are?

@@ -26,10 +26,8 @@
 //! A writer receives a prepared load: the relation is open and locked, the caller may insert, the file is open at its
 //! first record, and `mapping` says which column each field is for. The writer sets `counts`.
 
-mod begin;
 mod buffered;
 mod call;
-mod check;
 mod create;
 pub mod definer;
 pub mod direct;
@@ -38,10 +36,8 @@ mod engine;
 mod expression;
 mod feed;
 mod files;
-mod finish;
 mod hint;
 pub mod history;
-mod memory;
 pub mod obstacle;
 pub mod once;
 mod option_name;
@@ -57,9 +53,7 @@ pub mod scan;
 pub mod settings;
 mod sniff;
 pub mod source;
-pub mod summary;
 pub mod target;
-mod trigger_condition;
 pub mod wrapper;
 
 use std::ffi::CString;
@@ -67,13 +61,12 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-pub use self::begin::begin;
+pub use self::call::begin;
 pub use self::files::Fate;
 use self::files::Files;
-use self::finish::{finish, record};
 use self::once::Met;
 use self::options::LoadOptions;
-use self::phase::Phases;
+use self::phase::{Phase, Phases};
 pub use self::prepare::next_id;
 use self::prepare::{prepare, read_header};
 use self::query::Query;
@@ -93,11 +86,12 @@ use crate::rows::soft;
 use crate::server::attempt::attempt;
 use crate::server::jsonb::Jsonb;
 use crate::server::lookup::now;
+use crate::server::memory_context::MemoryContext;
 use crate::server::relation::Relation;
 use crate::server::role::current_user;
 use crate::server::sql_value::SqlValue;
 use crate::server::statement::{self, About, Checked, Surroundings};
-use crate::server::unguarded::{self, Opaque, guarded};
+use crate::server::unguarded::{self, guarded};
 use crate::server::usage::Usage;
 
 /// A load.
@@ -115,16 +109,14 @@ pub struct Load {
     /// The INSERT that the load replaces.
     pub statement: Option<direct::Statement>,
     /// Memory context that lives as long as the load.
-    pub memory: pg_sys::MemoryContext,
+    pub memory: MemoryContext,
     pub writer: Writer,
     /// The index that decides which rows are duplicates, unless duplicates are errors.
     pub arbiter: Option<pg_sys::Oid>,
     /// With option `once`, the files to record as loaded.
     pub met: Vec<Met>,
-    /// With `on_error = table`, the spool of the rejects; else null. It lives at least as long as the load.
-    pub spool: *mut Spool,
-    /// Rows are being read, and errors are about the last one.
-    pub reading: bool,
+    /// With `on_error = table`, the spool of the rejects.
+    pub spool: Option<&'static Spool>,
     pub measures: Measures,
 }
 
@@ -154,7 +146,7 @@ pub struct Request {
 pub struct Program {
     pub where_clause: WhereClause,
     /// The query that makes the rows, if there is no file.
-    pub query: Option<Query>,
+    pub query: Option<&'static Query>,
     /// The expressions that an INSERT computes from the file's rows, unless it stores them unchanged.
     pub projection: Option<Nodes>,
     /// The plan that the rows go through, if an INSERT joins them with other tables.
@@ -221,7 +213,7 @@ impl Writer {
 pub unsafe fn perform(load: *mut Load) {
     // SAFETY: the frame is plain. One step at a time uses the load; its strings live as long as it.
     unsafe {
-        pg_sys::CurrentMemoryContext = (*load).memory;
+        pg_sys::CurrentMemoryContext = (*load).memory.as_ptr();
         if let Some(truncate) = &(*load).request.truncate_statement {
             statement::run(truncate.as_ptr(), 0, About::Anything, Checked::NONE, Surroundings::NONE);
         }
@@ -233,42 +225,38 @@ pub unsafe fn perform(load: *mut Load) {
         });
         analyze(load);
         guarded(|| prepare(&mut *load));
-        if (*load).writer == Writer::None {
-            guarded(|| {
-                finish(&mut *load);
-                record(&mut *load);
-            });
-            return;
-        }
-
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(load_context),
-            arg: load.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        let error = attempt(|| {
-            if (*load).request.options.copy.by_name() {
-                guarded(|| read_header(&mut *load));
-            }
-            query::start(query::of(&mut (*load).program));
-            write(load);
-        });
+        let error = attempt(|| read_and_write(load));
         if !error.is_null() {
             // The error is completed without the LWLocks of the load's shared memory.
             unguarded::LWLockReleaseAll();
-            rejects::add_first((*load).spool, error);
-            hint::add(&*load, &mut *error);
+            hint::complete(&*load, &mut *error);
             unguarded::ReThrowError(error);
         }
-        query::leave(query::of(&mut (*load).program));
-        pg_sys::error_context_stack = context.previous;
-
         guarded(|| finish(&mut *load));
         if let Some(analyze) = &(*load).request.analyze_statement {
             statement::run(analyze.as_ptr(), 0, About::Anything, Checked::NONE, Surroundings::NONE);
         }
         guarded(|| record(&mut *load));
+    }
+}
+
+/// Reads the header, if it names the columns, and writes the rows.
+///
+/// # Safety
+/// As [`perform`], with a load that is prepared.
+unsafe fn read_and_write(load: *mut Load) {
+    // SAFETY: the frame is plain. One step at a time uses the load, whose rows outlive the push.
+    unsafe {
+        if (*load).request.options.copy.by_name()
+            && let Some(rows) = &mut (*load).rows
+        {
+            let rows = &raw mut *rows;
+            unguarded::in_context(copy_context, rows.cast(), || guarded(|| read_header(&mut *load)));
+        }
+        let query = (*load).program.query;
+        query.inspect(|query| query.start());
+        write(load);
+        query.inspect(|query| query.leave());
     }
 }
 
@@ -279,19 +267,12 @@ pub unsafe fn perform(load: *mut Load) {
 pub unsafe fn run_statement(load: *mut Load) {
     // SAFETY: the frame is plain. One step at a time uses the load.
     unsafe {
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(load_context),
-            arg: load.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
         write(load);
-        pg_sys::error_context_stack = context.previous;
         guarded(|| {
             finish(&mut *load);
             (*load).measures.took = (*load).measures.began.elapsed();
             if guc::log_timing() {
-                summary::log(&mut *load);
+                report::log(&mut *load);
             }
         });
     }
@@ -344,41 +325,44 @@ unsafe fn write(load: *mut Load) {
     }
 }
 
+/// Closes the table; the lock stays. Guarded.
+fn finish(load: &mut Load) {
+    load.target.close();
+    if let Some(spool) = load.spool.filter(|_| !load.request.is_dry()) {
+        let kept = rejects::table::write(spool).or_raise();
+        let rejected = load.measures.counts.rejected + load.measures.counts.duplicate;
+        if kept < rejected {
+            load.measures
+                .counts
+                .notes
+                .push(format!("{kept} of {rejected} rejected rows are kept (pg_bulk.reject_cap)."));
+        }
+    }
+    // ANALYZE reports its own progress, and needs the slot to be free.
+    load.measures.phases.progress.end();
+    if load.request.analyze_statement.is_some() {
+        load.measures.phases.enter(Phase::Analyze);
+    }
+}
+
+/// Writes the history, the log and the list of loaded files.
+///
+/// Guarded; the load's memory context is current.
+fn record(load: &mut Load) {
+    if load.request.is_dry() {
+        return;
+    }
+    load.measures.took = load.measures.began.elapsed();
+    once::record(load).or_raise();
+    history::record(load);
+    report::log(load);
+}
+
 /// Raises if more rows were left out than the limits permit. Guarded.
 fn check_limits(options: &LoadOptions, counts: &Counts) {
     let records = counts.loaded + counts.rejected + counts.duplicate + counts.filtered;
     soft::check_share(options.copy.on_error, options.copy.reject_limit, counts.rejected, records).or_raise();
     options.duplicates.check_limit(counts.duplicate, records).or_raise();
-}
-
-/// COPY's error context, while rows are read.
-///
-/// # Safety
-/// Called by the server while it makes a message, with the load that the callback was pushed with.
-unsafe extern "C-unwind" fn load_context(load: Opaque) {
-    // SAFETY: the load outlives the push.
-    unsafe {
-        let load = load.cast::<Load>();
-        if (*load).reading
-            && let Some(rows) = &(*load).rows
-        {
-            copy_context((&raw const *rows).cast_mut().cast());
-        }
-    }
-}
-
-/// Makes the memory context of a load. Guarded.
-pub fn memory_context() -> pg_sys::MemoryContext {
-    // SAFETY: a guarded call.
-    unsafe {
-        pg_sys::AllocSetContextCreateExtended(
-            pg_sys::CurrentMemoryContext,
-            c"bulk_load".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        )
-    }
 }
 
 impl Purpose {
@@ -434,7 +418,7 @@ impl Measures {
 
 impl Load {
     /// Makes a load before anything else than its request is known. Guarded.
-    pub fn new(request: Request, target: Target, memory: pg_sys::MemoryContext) -> Load {
+    pub fn new(request: Request, target: Target, memory: MemoryContext) -> Load {
         Load {
             id: request.purpose.job().map_or(0, |job| job.id),
             request,
@@ -448,8 +432,7 @@ impl Load {
             writer: Writer::Buffered,
             arbiter: None,
             met: Vec::new(),
-            spool: std::ptr::null_mut(),
-            reading: false,
+            spool: None,
             measures: Measures::begin(),
         }
     }

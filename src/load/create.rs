@@ -57,13 +57,15 @@ fn resolve_call(this: &Call<'_>) -> pg_sys::FunctionCallInfo {
         executable(name, types.get(..if with_allow { 4 } else { 3 }).unwrap_or(&types), this.schema()).or_raise()
     };
     let options = this.argument(2).or_raise().into_jsonb();
-    if options.is_some_and(|options| creates(&options, &Allowed::by_call(this).or_raise()).or_raise()) {
-        // SAFETY: `bulk_create` has the arguments and the rows of this function.
-        return unsafe { this.of_other(function(c"bulk_create", pg_sys::TEXTOID)) };
-    }
-    let function = function(c"bulk_load", pg_sys::REGCLASSOID);
-    let target = this.argument(1).or_raise().into_optional_text().map(|name| relation_of(&name).or_raise());
-    // SAFETY: `bulk_load` has a regclass in place of the name, and returns these rows.
+    let (function, target) =
+        if options.is_some_and(|options| creates(&options, &Allowed::by_call(this).or_raise()).or_raise()) {
+            (function(c"bulk_create", pg_sys::TEXTOID), None)
+        } else {
+            let function = function(c"bulk_load", pg_sys::REGCLASSOID);
+            (function, this.argument(1).or_raise().into_optional_text().map(|name| relation_of(&name).or_raise()))
+        };
+    // SAFETY: `bulk_create` has the arguments and the rows of this function; so has `bulk_load`, with a regclass in place of
+    // the name.
     unsafe {
         let call = this.of_other(function);
         if let Some(target) = target {

@@ -30,7 +30,7 @@ use super::option_name::{ColumnOption, OptionName, Reach};
 use crate::error::{Error, Result};
 use crate::server::compat;
 use crate::server::function::Call;
-use crate::server::lookup::{argument_types, function_named};
+use crate::server::lookup::{argument_types, function_name, function_named, function_schema};
 use crate::server::option_value::{Caller, OptionValue, invalid};
 use crate::server::role::{current_user, role_name};
 use crate::server::server_text::from_server;
@@ -121,14 +121,8 @@ pub fn position(function: pg_sys::Oid) -> Option<usize> {
 fn check_execute(function: pg_sys::Oid, allow: usize) -> Result<()> {
     let mut types = argument_types(function);
     types.remove(allow);
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        let (name, schema) = (pg_sys::get_func_name(function), pg_sys::get_func_namespace(function));
-        if name.is_null() {
-            return Ok(());
-        }
-        executable(CStr::from_ptr(name), &types, schema).map(|_| ())
-    }
+    let Some(name) = function_name(function) else { return Ok(()) };
+    executable(&name, &types, function_schema(function)).map(|_| ())
 }
 
 /// The extension's function of this name with arguments of these types. An error unless the current user may call it.

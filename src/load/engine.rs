@@ -161,8 +161,7 @@ fn is_shard(relation: Relation<'_>) -> bool {
 
 /// Guarded.
 fn of_timescaledb(relation: Relation<'_>) -> Option<Owned> {
-    // SAFETY: a guarded catalog lookup.
-    let schema = unsafe { pg_sys::get_namespace_oid(c"_timescaledb_catalog".as_ptr(), true) };
+    let schema = lookup::schema_named(c"_timescaledb_catalog");
     if schema == pg_sys::InvalidOid {
         return None;
     }

@@ -3,39 +3,43 @@
 //! One reading of the file, row by row, is a series ([`fill`]). There is a single one, unless a rule makes several
 //! statements of the INSERT, or a join rescans its rows; then the file is rewound.
 //!
-//! [`fill`] is a plain frame (see `server`). The Rust work for a row is in [`next_row`], which is guarded once for each
-//! row.
+//! [`fill`] is a plain frame (see `server`). The Rust work for a row is in [`next_row`](Feed::next_row), which is guarded
+//! once for each row.
 
-use std::sync::atomic::AtomicPtr;
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::files::Files;
-use super::query::Query;
-use super::rejects::{Complaint, Reject};
-use super::{Load, query, source};
+use super::phase::Phases;
+use super::query::{self, Query};
+use super::rejects::{Complaint, Reject, Spool};
+use super::{Load, source};
 use crate::error::{Error, OrRaise, Result, is_data_exception};
 use crate::input::file_figures::{ByFile, FileFigures};
 use crate::program::projection::{Made, Projection, compute_read, filter};
+use crate::rows::copy_options::CopyOptions;
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::{Conversion, Verbosity};
 use crate::server::expression::Expression;
-use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::progress::Figures;
+use crate::server::relation::Relation;
 use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded::{self, Opaque, guarded};
 
 /// A load's rows for an INSERT.
 #[derive(Debug)]
 pub struct Feed {
-    load: *mut Load,
     pub token: i64,
-    /// The feed that was innermost before this one.
-    outer: *mut Feed,
+    /// The name of the target, for messages.
+    target: String,
+    copy: CopyOptions,
+    pub rows: Rows,
+    /// The query that makes the rows, if there is no file.
+    query: Option<&'static Query>,
     /// Attributes that the feed sets to defaults, because the file has no field for them.
     pub defaults: Vec<(usize, Expression)>,
     qual: Option<Expression>,
@@ -46,21 +50,19 @@ pub struct Feed {
     pub pump: Pump<InsertSink>,
     /// Rows that the INSERT has received.
     pub given: u64,
-    /// The reader of the current series; else null.
-    reader: Opaque,
-    /// There was a series before.
-    started: bool,
+    /// The reader of the current series; null after its end. None before the first series.
+    reader: Option<Opaque>,
     stored: StoredByFile,
 }
 
 /// Takes records as rows of an INSERT.
 #[derive(Debug)]
 pub struct InsertSink {
-    load: *mut Load,
     arrays: RowArrays<'static>,
     pub econtext: ExprContext<'static>,
-    /// Rejects go to the spool.
-    keeps: bool,
+    pub phases: Phases,
+    /// Where rejects go, if they are kept.
+    spool: Option<&'static Spool>,
     pub filtered: u64,
     /// Bytes at which progress was last reported.
     reported: u64,
@@ -80,80 +82,121 @@ struct StoredByFile {
     lags: bool,
 }
 
+/// A running feed.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    token: i64,
+    /// The schema of its extension.
+    schema: pg_sys::Oid,
+    feed: *mut Feed,
+}
+
+thread_local! {
+    /// The feeds of this process; the innermost one is the last. A feed leaves the list when it is dropped, with its memory
+    /// context.
+    static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(|feeds| feeds.retain(|feed| feed.token != self.token));
+    }
+}
+
+/// The running feed with this token, or null. Raises nothing.
+pub fn running(token: i64) -> *mut Feed {
+    let find = |feeds: &Vec<Running>| feeds.iter().find(|feed| feed.token == token).copied();
+    RUNNING.with_borrow(find).map_or(std::ptr::null_mut(), |found| found.feed)
+}
+
+/// Does this process feed any load?
+pub fn is_any_running() -> bool {
+    RUNNING.with_borrow(|feeds| !feeds.is_empty())
+}
+
+/// Does the innermost load that is being fed belong to an extension in this schema?
+pub fn is_extension_schema(schema: pg_sys::Oid) -> bool {
+    RUNNING.with_borrow(|feeds| feeds.last().is_some_and(|feed| feed.schema == schema))
+}
+
+fn new_token() -> Result<i64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer is as long as said.
+    if !unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) } {
+        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not generate random values"));
+    }
+    Ok(i64::from_ne_bytes(bytes))
+}
+
 impl Feed {
-    /// Makes the feed of a load whose INSERT is about to begin. Guarded.
-    ///
-    /// # Safety
-    /// A load whose relation and rows are open.
-    pub unsafe fn of_load(load: *mut Load) -> Result<*mut Feed> {
-        // SAFETY: this function's contract covers the load; guarded calls.
-        unsafe {
-            let (memory, this) = ((*load).memory, &*load);
-            let target = this.target.relation()?;
-            let qual = Expression::conditions(this.program.where_clause.conditions);
-            let defaults = if qual.is_some() { source::defaults(target, &this.mapping) } else { Vec::new() };
-            let slot = Slot::make(target.descriptor());
-            let projection = this.program.projection.zip(this.rows.as_ref()).map(|(nodes, rows)| {
-                let inputs = source::input_descriptor(target, &this.mapping);
-                Projection::over(
-                    nodes,
-                    inputs,
-                    rows.columns(),
-                    this.request.options.copy.on_error,
-                    MemoryContext::from_raw(memory),
-                )
-            });
-            let mut policy = Policy::of(&this.request.options.copy);
-            if let Some(rows) = &this.rows {
-                policy.want(rows, |_| true);
-            }
-            let sink = InsertSink {
-                load,
-                arrays: projection.as_ref().map_or(slot.arrays(), Projection::arrays),
-                econtext: ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState())),
-                keeps: !(*load).spool.is_null(),
-                filtered: 0,
-                reported: 0,
-                by_file: this.measures.files.as_ref().map_or(ByFile::NONE, Files::by_file),
-            };
-            let stored = vec![0; this.measures.files.as_ref().map_or(0, Files::count)];
-            let feed = Feed {
-                load,
-                token: new_token()?,
-                outer: INNERMOST.load(Relaxed),
-                defaults,
-                qual,
-                projection,
-                slot,
-                pump: Pump { policy, sink },
-                given: 0,
-                reader: std::ptr::null_mut(),
-                started: false,
-                stored: StoredByFile { rows: stored, file: 0, before: 0, lags: false },
-            };
-            let feed = PgMemoryContexts::For(memory).leak_and_drop_on_delete(feed);
-            INNERMOST.store(feed, Relaxed);
-            Ok(feed)
-        }
+    /// Makes the feed of a load whose INSERT is about to begin. It takes the rows and the phases of the load, and lives as
+    /// long. Guarded.
+    pub fn of_load(load: &mut Load) -> Result<*mut Feed> {
+        let memory = load.memory;
+        // SAFETY: the relation is open now. Later the slot uses its descriptor, which it pins.
+        let target = unsafe { Relation::from_raw(load.target.relation()?.as_ptr()) };
+        let no_rows = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the file is not open");
+        let mut rows = load.rows.take().ok_or_else(no_rows)?;
+        // Errors are about a row while a series reads rows.
+        rows.context.is_quiet = true;
+        let qual = Expression::conditions(load.program.where_clause.conditions);
+        let defaults = if qual.is_some() { source::defaults(target, &load.mapping) } else { Vec::new() };
+        let slot = Slot::make(target.descriptor());
+        // SAFETY: a guarded call returns a state with a context; the slot was made above.
+        let econtext = unsafe {
+            (*slot.as_ptr()).tts_tableOid = load.target.relid;
+            ExprContext::from_raw(pg_sys::MakePerTupleExprContext(pg_sys::CreateExecutorState()))
+        };
+        let copy = load.request.options.copy.clone();
+        let projection = load.program.projection.map(|nodes| {
+            let inputs = source::input_descriptor(target, &load.mapping);
+            Projection::over(nodes, inputs, rows.columns(), copy.on_error, memory)
+        });
+        let mut policy = Policy::of(&copy);
+        policy.want(&rows, |_| true);
+        let files = load.measures.files.as_ref();
+        let sink = InsertSink {
+            arrays: projection.as_ref().map_or(slot.arrays(), Projection::arrays),
+            econtext,
+            phases: std::mem::replace(&mut load.measures.phases, Phases::begin()),
+            spool: load.spool,
+            filtered: 0,
+            reported: 0,
+            by_file: files.map_or(ByFile::NONE, Files::by_file),
+        };
+        let stored = vec![0; files.map_or(0, Files::count)];
+        let token = new_token()?;
+        let feed = memory.keep(Feed {
+            token,
+            target: load.target.display_name(),
+            copy,
+            rows,
+            query: load.program.query,
+            defaults,
+            qual,
+            projection,
+            slot,
+            pump: Pump { policy, sink },
+            given: 0,
+            reader: None,
+            stored: StoredByFile { rows: stored, file: 0, before: 0, lags: false },
+        });
+        let running = Running { token, schema: load.request.schema, feed };
+        RUNNING.with_borrow_mut(|feeds| feeds.push(running));
+        Ok(running.feed)
     }
 
     /// Rewinds the file to its start.
     fn restart(&mut self) -> Result<()> {
-        // SAFETY: the load outlives the feed, and nothing else uses it meanwhile.
-        let load = unsafe { &mut *self.load };
-        let target = load.target.display_name();
-        if load.program.query.is_some() {
-            return Err(query::not_twice(&target));
+        let target = &self.target;
+        if self.query.is_some() {
+            return Err(query::not_twice(target));
         }
-        let copy = &load.request.options.copy;
-        if let Some(rows) = &mut load.rows {
-            rows.restart(copy.header(), |_| {
-                let message =
-                    format!("cannot read a program or a FIFO more than once, as rules of \"{target}\" require");
-                Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message))
-            })?;
-        }
-        self.pump.policy.restart(copy);
+        self.rows.restart(self.copy.header(), |_| {
+            let message = format!("cannot read a program or a FIFO more than once, as rules of \"{target}\" require");
+            Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message))
+        })?;
+        self.pump.policy.restart(&self.copy);
         let sink = &mut self.pump.sink;
         (sink.filtered, self.given, sink.reported) = (0, 0, 0);
         sink.by_file.clear();
@@ -162,13 +205,29 @@ impl Feed {
         Ok(())
     }
 
+    /// Begins a series for this reader. Guarded.
+    pub fn begin_series(&mut self, reader: Opaque) -> Result<()> {
+        if self.reader.is_some_and(|reader| !reader.is_null()) {
+            let message = "cannot read the rows of a load in two places at a time";
+            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
+        }
+        if self.reader.replace(reader).is_some() {
+            self.restart()?;
+        }
+        Ok(())
+    }
+
+    /// Ends this reader's series, if it has one: at the end of the file, or before.
+    pub fn end_series(&mut self, reader: Opaque) {
+        if self.reader == Some(reader) {
+            (self.reader, self.rows.context.is_quiet) = (Some(std::ptr::null_mut()), true);
+        }
+    }
+
     /// Notes how many rows the running statement has stored, if the next row is of another file. Raises nothing.
     pub fn note_stored(&mut self, statement: Node<'_, pg_sys::EState>) {
-        if self.pump.sink.by_file.is_none() {
-            return;
-        }
-        let file = self.pump.sink.file();
-        if file != self.stored.file {
+        let file = self.rows.stream().file_number();
+        if !self.pump.sink.by_file.is_none() && file != self.stored.file {
             self.stored.lags |= stores_later(statement);
             self.stored.note_file(statement.es_processed);
             self.stored.file = file;
@@ -179,6 +238,53 @@ impl Feed {
     pub fn stored(&mut self, processed: u64) -> Option<&[u64]> {
         self.stored.note_file(processed);
         (!self.stored.lags).then_some(&self.stored.rows)
+    }
+
+    /// Goes to the next record and decodes it. The feed's memory context for a row is current. Guarded.
+    #[inline]
+    fn next_row(&mut self) -> Result<RowOutcome> {
+        self.rows.context.is_quiet = false;
+        self.rows.follow_settings();
+        self.pump.next(&mut self.rows)
+    }
+
+    /// Rejects the row that a function has raised an error about. Guarded.
+    fn leave_out(&mut self, complaint: Complaint) -> Result<()> {
+        let Pump { policy, sink } = &mut self.pump;
+        sink.complain(&mut self.rows, policy, complaint)?;
+        sink.show_rejected(policy);
+        Ok(())
+    }
+
+    /// Guarded.
+    fn count_row_of_query(&mut self) {
+        self.rows.context.is_quiet = false;
+        self.rows.count_row_of_query();
+        if self.rows.count().is_multiple_of(ROUND) {
+            let (given, sink) = (self.given, &mut self.pump.sink);
+            let excluded = sink.filtered;
+            sink.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
+        }
+    }
+
+    /// The figures of the current record's file, if they are counted.
+    fn figures(&self) -> Option<&FileFigures> {
+        self.pump.sink.by_file.of(self.rows.stream().file_number())
+    }
+
+    fn count_given(&mut self) {
+        self.pump.policy.count_row();
+        self.given += 1;
+        if let Some(figures) = self.figures() {
+            figures.loaded.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn count_filtered(&mut self) {
+        self.pump.sink.filtered += 1;
+        if let Some(figures) = self.figures() {
+            figures.filtered.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -191,137 +297,9 @@ impl StoredByFile {
     }
 }
 
-impl InsertSink {
-    /// Number of the current record's file.
-    fn file(&self) -> usize {
-        // SAFETY: the load outlives the feed.
-        let rows = unsafe { (*self.load).rows.as_ref() };
-        rows.map_or(0, |rows| rows.stream().file_number())
-    }
-
-    /// The figures of the current record's file.
-    fn figures(&self) -> Option<&FileFigures> {
-        if self.by_file.is_none() { None } else { self.by_file.of(self.file()) }
-    }
-}
-
 /// Does the statement insert into a foreign table in batches? It counts the rows of a batch after it has sent them.
 fn stores_later(statement: Node<'_, pg_sys::EState>) -> bool {
     [statement.opened(), statement.routed()].iter().any(|list| list.iter().any(|relation| relation.ri_BatchSize > 1))
-}
-
-impl Feed {
-    /// Begins a series for this reader. Guarded.
-    pub fn begin_series(&mut self, reader: Opaque) -> Result<()> {
-        if !self.reader.is_null() {
-            let message = "cannot read the rows of a load in two places at a time";
-            return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
-        }
-        if self.started {
-            self.restart()?;
-        }
-        (self.started, self.reader) = (true, reader);
-        Ok(())
-    }
-
-    /// Ends this reader's series, if it has one: at the end of the file, or before.
-    pub fn end_series(&mut self, reader: Opaque) {
-        if self.reader == reader {
-            self.reader = std::ptr::null_mut();
-            // SAFETY: the load outlives the feed.
-            unsafe { (*self.load).reading = false };
-        }
-    }
-
-    /// Goes to the next record and decodes it. The feed's memory context for a row is current. Guarded.
-    #[inline]
-    fn next_row(&mut self) -> Result<RowOutcome> {
-        // SAFETY: the load outlives the feed; the sink uses other parts of it.
-        let (rows, reading) = unsafe { (&mut (*self.load).rows, &mut (*self.load).reading) };
-        let Some(rows) = rows else { return Ok(RowOutcome::End) };
-        *reading = true;
-        rows.follow_settings();
-        self.pump.next(rows)
-    }
-
-    /// Rejects the row that a function has raised an error about. Guarded.
-    fn leave_out(&mut self, complaint: Complaint) -> Result<()> {
-        let Pump { policy, sink } = &mut self.pump;
-        // SAFETY: the load outlives the feed; the sink uses other parts of it.
-        let Some(rows) = (unsafe { &mut (*self.load).rows }) else { return Ok(()) };
-        sink.complain(rows, policy, complaint)?;
-        sink.show_rejected(policy);
-        pgrx::check_for_interrupts!();
-        Ok(())
-    }
-
-    /// Guarded.
-    fn count_row_of_query(&mut self) {
-        // SAFETY: the load outlives the feed, and nothing else uses it meanwhile.
-        let load = unsafe { &mut *self.load };
-        load.reading = true;
-        let Some(rows) = &mut load.rows else { return };
-        rows.count_row_of_query();
-        if rows.count().is_multiple_of(ROUND) {
-            let (given, excluded) = (self.given, self.pump.sink.filtered);
-            load.measures.phases.show(|figures| (figures.rows, figures.excluded) = (given, excluded));
-        }
-    }
-}
-
-/// The feed that began last. A feed leaves the chain when it is dropped, with its memory context.
-static INNERMOST: AtomicPtr<Feed> = AtomicPtr::new(std::ptr::null_mut());
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        let this = &raw mut *self;
-        if INNERMOST.load(Relaxed) == this {
-            INNERMOST.store(self.outer, Relaxed);
-            return;
-        }
-        let mut feed = INNERMOST.load(Relaxed);
-        // SAFETY: feeds in the chain have not been dropped.
-        while let Some(inner) = unsafe { feed.as_mut() } {
-            if inner.outer == this {
-                inner.outer = self.outer;
-                return;
-            }
-            feed = inner.outer;
-        }
-    }
-}
-
-/// The running feed with this token, or null. Raises nothing.
-pub fn running(token: i64) -> *mut Feed {
-    let mut feed = INNERMOST.load(Relaxed);
-    // SAFETY: feeds in the chain have not been dropped.
-    while let Some(found) = unsafe { feed.as_ref() } {
-        if found.token == token {
-            return feed;
-        }
-        feed = found.outer;
-    }
-    feed
-}
-
-/// Does this process feed any load?
-pub fn is_any_running() -> bool {
-    !INNERMOST.load(Relaxed).is_null()
-}
-
-/// Does a load that is being fed belong to an extension in this schema?
-pub fn is_extension_schema(schema: pg_sys::Oid) -> bool {
-    // SAFETY: feeds in the chain have not been dropped, and a feed does not outlive its load.
-    unsafe { INNERMOST.load(Relaxed).as_ref().is_some_and(|feed| (*feed.load).request.schema == schema) }
-}
-
-fn new_token() -> Result<i64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer is as long as said.
-    if !unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) } {
-        return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not generate random values"));
-    }
-    Ok(i64::from_ne_bytes(bytes))
 }
 
 /// The arrays are those of the relation's row, or of the projection's input.
@@ -340,8 +318,7 @@ impl Sink for InsertSink {
         if bytes != self.reported {
             self.reported = bytes;
             let (count, excluded, rejected) = (rows.count(), self.filtered, policy.tolerance.bad_rows);
-            // SAFETY: the load outlives the feed.
-            unsafe { &mut (*self.load).measures.phases }.show(|f| {
+            self.phases.show(|f| {
                 *f = Figures { bytes, rows: count.saturating_sub(excluded + rejected), excluded, rejected, ..*f }
             });
         }
@@ -354,7 +331,7 @@ impl Sink for InsertSink {
 
     #[cold]
     fn reject(&mut self, rows: &mut Rows, policy: &mut Policy, error: &Error) -> Result<()> {
-        if !self.keeps && policy.tolerance.verbosity == Verbosity::Verbose {
+        if self.spool.is_none() && policy.tolerance.verbosity == Verbosity::Verbose {
             rows.note_record(error);
         }
         self.complain(rows, policy, Complaint::of_error(error))
@@ -393,12 +370,11 @@ impl InsertSink {
     /// Rejects the current record. Guarded.
     #[cold]
     fn complain(&mut self, rows: &mut Rows, policy: &mut Policy, complaint: Complaint) -> Result<()> {
-        if self.keeps && is_data_exception(complaint.code) {
+        if self.spool.is_some() && is_data_exception(complaint.code) {
             rows.end_early(self.arrays, self.econtext)?;
         }
         self.count_reject(rows);
-        // SAFETY: the spool of a load that is being fed.
-        if let Some(spool) = unsafe { (*self.load).spool.as_mut() } {
+        if let Some(spool) = self.spool {
             spool.push(&Reject::new(rows, complaint).write());
         }
         policy.tolerance.count()?;
@@ -408,78 +384,81 @@ impl InsertSink {
 
     fn show_rejected(&mut self, policy: &Policy) {
         let rejected = policy.tolerance.bad_rows;
-        // SAFETY: the load outlives the feed.
-        unsafe { &mut (*self.load).measures.phases }.show(|figures| figures.rejected = rejected);
+        self.phases.show(|figures| figures.rejected = rejected);
     }
+}
+
+/// A step to the next row of a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    End,
+    Row,
+    Filtered,
+    Rejected,
 }
 
 /// Makes the next row in the slot; false at the end. Its values live until the next row.
 ///
 /// # Safety
-/// A plain frame and a valid feed. The feed's memory context for a row is current.
+/// A plain frame and a running feed, whose rows nothing else reads meanwhile. The feed's memory context for a row is
+/// current.
 pub unsafe fn fill(feed: *mut Feed) -> bool {
-    // SAFETY: this function's contract covers the feed, which nothing else uses meanwhile.
+    // SAFETY: the frame is plain. The feed runs until its load ends; the steps use it one after the other.
     unsafe {
-        let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext.as_ptr());
-        let (policy, arrays) = (&raw mut (*feed).pump.policy, (*feed).pump.sink.arrays);
-        let Some(rows) = (*(*feed).load).rows.as_mut() else { return false };
-        let rows = &raw mut *rows;
-        let query = query::of(&mut (*(*feed).load).program);
         loop {
-            unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-            if !query.is_null() {
-                if !row_of_query(feed, query, arrays) {
-                    return false;
-                }
-                if passes(feed) {
-                    (*policy).count_row();
-                    (*feed).given += 1;
+            unguarded::MemoryContextReset((*feed).pump.sink.econtext.memory());
+            let step = match (*feed).query {
+                Some(query) => row_of_query(feed, query),
+                None => row_of_file(feed),
+            };
+            match step {
+                Step::End => return false,
+                Step::Rejected => (),
+                Step::Row if passes(feed) => {
+                    (*feed).count_given();
                     return true;
                 }
-                (*feed).pump.sink.filtered += 1;
-                continue;
+                Step::Row | Step::Filtered => (*feed).count_filtered(),
             }
-            let outcome = guarded(|| (*feed).next_row().or_raise());
-            if outcome == RowOutcome::End {
-                return false;
+            unguarded::check_for_interrupts();
+        }
+    }
+}
+
+/// Makes the next row of the file, without the defaults that `where` must see.
+///
+/// # Safety
+/// As [`fill`].
+unsafe fn row_of_file(feed: *mut Feed) -> Step {
+    // SAFETY: a plain frame and a running feed. Rows and projection stay in it; nothing here has a destructor.
+    unsafe {
+        let rows = &raw mut (*feed).rows;
+        let sink = &raw const (*feed).pump.sink;
+        let (arrays, econtext) = ((*sink).arrays, (*sink).econtext.as_ptr());
+        let outcome = guarded(|| (*feed).next_row().or_raise());
+        if outcome == RowOutcome::End {
+            return Step::End;
+        }
+        if (*rows).has_queue() {
+            Rows::convert(rows, arrays, econtext);
+        }
+        if outcome == RowOutcome::Short {
+            guarded(|| (*rows).check_missing().or_raise());
+        }
+        let Some(projection) = (*feed).projection.as_ref() else { return Step::Row };
+        let (projection, row) = (&raw const *projection, (*feed).slot.arrays());
+        if !(*projection).filters {
+            compute_read(projection, econtext, row);
+            return Step::Row;
+        }
+        match filter(projection, econtext, row, false) {
+            // This projection makes no tuples.
+            Made::Row | Made::Tuple(_) => Step::Row,
+            Made::Nothing => Step::Filtered,
+            Made::Bad(error) => {
+                guarded(|| (*feed).leave_out(Complaint::of_data(error)).or_raise());
+                Step::Rejected
             }
-            if (*rows).has_queue() {
-                Rows::convert(rows, arrays, econtext);
-            }
-            if outcome == RowOutcome::Short {
-                guarded(|| (*rows).check_missing().or_raise());
-            }
-            let mut is_there = true;
-            if let Some(projection) = (*feed).projection.as_ref() {
-                let row = slot.arrays();
-                if !projection.filters {
-                    compute_read(&raw const *projection, econtext, row);
-                } else {
-                    match filter(&raw const *projection, econtext, row, false) {
-                        // This projection makes no tuples.
-                        Made::Row | Made::Tuple(_) => (),
-                        Made::Nothing => is_there = false,
-                        Made::Bad(error) => {
-                            guarded(|| (*feed).leave_out(Complaint::of_data(error)).or_raise());
-                            continue;
-                        }
-                    }
-                }
-            }
-            if !is_there || !passes(feed) {
-                (*feed).pump.sink.filtered += 1;
-                if let Some(figures) = (*feed).pump.sink.figures() {
-                    figures.filtered.fetch_add(1, Relaxed);
-                }
-                unguarded::check_for_interrupts();
-                continue;
-            }
-            (*policy).count_row();
-            (*feed).given += 1;
-            if let Some(figures) = (*feed).pump.sink.figures() {
-                figures.loaded.fetch_add(1, Relaxed);
-            }
-            return true;
         }
     }
 }
@@ -490,40 +469,37 @@ const ROUND: u64 = 1000;
 /// Fetches the next row of the query. Errors inside the query have no row as context.
 ///
 /// # Safety
-/// As [`fill`], with the load's query, and the arrays of the slot.
-unsafe fn row_of_query(feed: *mut Feed, query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all of them.
+/// As [`fill`], with the feed's query.
+unsafe fn row_of_query(feed: *mut Feed, query: &Query) -> Step {
+    // SAFETY: a plain frame and a running feed; the arrays are those of the target's row.
     unsafe {
-        let load = (*feed).load;
-        (*load).reading = false;
+        (*feed).rows.context.is_quiet = true;
         if (*feed).pump.policy.limit_left == Some(0) {
-            return false;
+            return Step::End;
         }
         unguarded::check_for_interrupts();
-        if !query::next_in_snapshot(query, arrays) {
-            return false;
+        if !query.next_in_snapshot((*feed).pump.sink.arrays) {
+            return Step::End;
         }
         guarded(|| (*feed).count_row_of_query());
-        true
+        Step::Row
     }
 }
 
 /// Completes the row with the defaults that `where` must see, and evaluates `where`.
 ///
 /// # Safety
-/// As [`fill`].
+/// As [`fill`], with a row in the slot.
 unsafe fn passes(feed: *mut Feed) -> bool {
-    // SAFETY: this function's contract covers the feed.
+    // SAFETY: a plain frame and a running feed, whose expressions are those of the slot's row.
     unsafe {
         let Some(qual) = (*feed).qual else { return true };
         let (slot, econtext) = ((*feed).slot, (*feed).pump.sink.econtext.as_ptr());
         for &(attribute, expression) in &(*feed).defaults {
             slot.arrays().set(attribute, expression.value(econtext));
         }
-        let slot = slot.as_ptr();
-        unguarded::store_virtual(slot);
-        (*slot).tts_tableOid = (*(*feed).load).target.relid;
-        (*econtext).ecxt_scantuple = slot;
+        unguarded::store_virtual(slot.as_ptr());
+        (*econtext).ecxt_scantuple = slot.as_ptr();
         unguarded::exec_qual(qual.as_ptr(), econtext)
     }
 }

@@ -9,18 +9,16 @@
 //! record in the order of the files. So all files before that one are complete, whatever the number of processes.
 
 use std::ffi::{CStr, CString};
-use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::report::quoted;
 use crate::input::encoding::shown;
 use crate::input::file_figures::{ByFile, FileFigures};
 use crate::input::files::FileList;
 use crate::input::source::Location;
-use crate::server::jsonb::Jsonb;
-use crate::server::server_text::{from_server, to_server};
+use crate::server::jsonb::{Json, Jsonb};
+use crate::server::server_text::from_server;
 use crate::server::sql_value::SqlValue;
 use crate::server::team::SharedRef;
 
@@ -110,8 +108,8 @@ impl Files {
         }
     }
 
-    /// As a JSON array. Guarded.
-    pub fn json(&self) -> String {
+    /// As a value of type jsonb: an array. Guarded.
+    pub fn value(&self) -> SqlValue<'static> {
         let count = self.figures.len();
         let mut is_listed = vec![count <= MOST; count];
         if count > MOST {
@@ -126,20 +124,19 @@ impl Files {
                 }
             }
         }
-        let (mut out, mut rest) = ("[".to_owned(), Sum::default());
+        let (mut objects, mut rest) = (Vec::new(), Sum::default());
         for (file, listed) in self.list.files.iter().enumerate() {
             let sum = self.sum(file);
             if is_listed.get(file) == Some(&true) {
-                sum.write(&mut out, Some(&shown(&listed.path)));
+                objects.push(sum.json(Some(&listed.path)));
             } else {
                 rest.add(sum);
             }
         }
         if rest.files > 0 {
-            rest.write(&mut out, None);
+            objects.push(rest.json(None));
         }
-        out.push(']');
-        out
+        SqlValue::owned_jsonb(Jsonb::of(&Json::Array(objects)))
     }
 }
 
@@ -154,21 +151,25 @@ impl Sum {
         self.bytes += bytes;
     }
 
-    fn write(self, out: &mut String, path: Option<&str>) {
+    /// Guarded.
+    fn json(self, path: Option<&CStr>) -> Json {
         let Sum { files, loaded, rejected, duplicate, filtered, bytes } = self;
-        let read = loaded + rejected + duplicate + filtered;
-        if out.len() > 1 {
-            out.push_str(", ");
-        }
-        let path = path.map_or_else(|| "null".to_owned(), |path| format!("\"{}\"", quoted(path)));
-        // Writing to a string does not fail.
-        let _ = write!(
-            out,
-            "{{\"path\": {path}, \"files\": {files}, \"rows_read\": {read}, \"rows_loaded\": {loaded}, \
-             \"rows_rejected\": {rejected}, \"rows_duplicate\": {duplicate}, \"rows_filtered\": {filtered}, \
-             \"bytes_read\": {bytes}}}"
-        );
+        Json::object([
+            ("path", path_json(path)),
+            ("files", Json::literal(files)),
+            ("rows_read", Json::literal(loaded + rejected + duplicate + filtered)),
+            ("rows_loaded", Json::literal(loaded)),
+            ("rows_rejected", Json::literal(rejected)),
+            ("rows_duplicate", Json::literal(duplicate)),
+            ("rows_filtered", Json::literal(filtered)),
+            ("bytes_read", Json::literal(bytes)),
+        ])
     }
+}
+
+/// Guarded.
+fn path_json(path: Option<&CStr>) -> Json {
+    path.map_or(Json::Null, |path| Json::text(&shown(path)))
 }
 
 impl Fate {
@@ -180,39 +181,30 @@ impl Fate {
         }
     }
 
-    /// As a JSON array. Guarded.
-    fn json(&self, message: &CStr) -> String {
-        let mut out = "[".to_owned();
-        let mut add = |path: Option<&CStr>, files: usize, status: &str, rest: &str| {
-            if out.len() > 1 {
-                out.push_str(", ");
-            }
-            let path = path.map_or_else(|| "null".to_owned(), |path| format!("\"{}\"", quoted(&shown(path))));
-            // Writing to a string does not fail.
-            let _ = write!(out, "{{\"path\": {path}, \"files\": {files}, \"status\": \"{status}\"{rest}}}");
+    /// As a value of type jsonb: an array. Guarded.
+    pub fn value(&self, message: &CStr) -> SqlValue<'static> {
+        let object = |path: Option<&CStr>, files: usize, status: &str| {
+            Json::object([("path", path_json(path)), ("files", Json::literal(files)), ("status", Json::text(status))])
         };
         let status = |file: usize| if file < self.whole { "read" } else { "not read" };
+        let mut objects = Vec::new();
         if let Some(listed) = self.failed.and_then(|file| self.list.files.get(file)) {
-            let message = format!(", \"error_message\": \"{}\"", quoted(&from_server(message)));
-            add(Some(&listed.path), 1, "failed", &message);
+            objects.push(Json::object([
+                ("path", path_json(Some(&listed.path))),
+                ("files", Json::literal(1)),
+                ("status", Json::text("failed")),
+                ("error_message", Json::text(&from_server(message))),
+            ]));
         }
         let others = || self.list.files.iter().enumerate().filter(|&(file, _)| self.failed != Some(file));
-        for (file, listed) in others().take(MOST) {
-            add(Some(&listed.path), 1, status(file), "");
-        }
+        objects.extend(others().take(MOST).map(|(file, listed)| object(Some(&listed.path), 1, status(file))));
         for wanted in ["read", "not read"] {
             let rest = others().skip(MOST).filter(|&(file, _)| status(file) == wanted).count();
             if rest > 0 {
-                add(None, rest, wanted, "");
+                objects.push(object(None, rest, wanted));
             }
         }
-        out.push(']');
-        out
-    }
-
-    /// As a value of type jsonb. Guarded.
-    pub fn value(&self, message: &CStr) -> SqlValue<'static> {
-        SqlValue::owned_jsonb(Jsonb::parse(&to_server(&self.json(message))))
+        SqlValue::owned_jsonb(Jsonb::of(&Json::Array(objects)))
     }
 }
 
@@ -233,9 +225,4 @@ fn last_named(context: &CStr, names: impl Iterator<Item = CString>) -> Option<us
     };
     let named = names.enumerate().filter_map(|(file, name)| Some((place(name)?, file)));
     named.max().map(|(_, file)| file)
-}
-
-/// As a value of type jsonb. Guarded.
-pub fn value(files: &Files) -> SqlValue<'static> {
-    SqlValue::owned_jsonb(Jsonb::parse(&to_server(&files.json())))
 }

@@ -1,6 +1,7 @@
-//! HINTs of errors that end a load.
+//! DETAIL and HINT that a load adds to the error that ends it.
 //!
-//! Work is done only after an error was caught. It sets the error's HINT, if that is empty, and changes nothing else:
+//! Work is done only after an error was caught. The first rejects are added to the error's DETAIL. Its HINT is set if it is
+//! empty:
 //!
 //! - the first record fails, and the file plainly has another format than the options say, or a header that they do not
 //!   declare;
@@ -14,21 +15,23 @@
 use std::ffi::{CStr, c_char};
 
 use pg_bulk_text::dialect::Format;
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use super::options::WriterOption;
+use super::rejects::{Reject, Spool};
 use super::target::TargetKind;
 use super::{Load, Writer};
-use crate::error::Result;
+use crate::error::{OrRaise, Result};
 use crate::input::source::Location;
+use crate::rows::context::displayed;
 use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::sniff::{self, Request, Sniffed};
 use crate::rows::soft::OnError;
 use crate::server::attempt::ignoring_errors;
 use crate::server::lookup;
 use crate::server::option_value::{Caller, HeaderOption, OptionValue};
+use crate::server::relation::ancestors_of;
 use crate::server::server_text::to_server;
-use crate::server::unguarded::{get_partition_ancestors, guard};
 
 /// Bytes of the file that are read for a HINT.
 const SAMPLE: u64 = 64 * 1024;
@@ -43,18 +46,28 @@ struct Caught<'e> {
     table: &'e CStr,
 }
 
-/// Sets the HINT of an error that has none, if one applies.
+/// Adds the first rejects to an error's DETAIL, and sets its HINT, if it has none and one applies. A check reports its
+/// rejects, and adds nothing to errors.
 ///
 /// # Safety
 /// A plain frame; an error that was caught and is going to be raised again. No lightweight lock is held.
-pub unsafe fn add(load: &Load, error: &mut pg_sys::ErrorData) {
-    if !error.hint.is_null() || !matches!(class_of(error.sqlerrcode), b"22" | b"23") {
+pub unsafe fn complete(load: &Load, error: &mut pg_sys::ErrorData) {
+    if load.request.is_dry() {
         return;
     }
     // SAFETY: a plain frame that owns nothing; strings of errors are NUL-terminated or null. An error of the search must not
     // replace the error of the load.
     unsafe {
         let string = |string: *const c_char| if string.is_null() { c"" } else { CStr::from_ptr(string) };
+        if let Some(spool) = load.spool.filter(|spool| spool.count() > 0) {
+            ignoring_errors(|| {
+                let detail = detail(spool, string(error.detail).to_bytes()).or_raise();
+                error.detail = pg_sys::pstrdup(detail.as_ptr().cast());
+            });
+        }
+        if !error.hint.is_null() || !matches!(class_of(error.sqlerrcode), b"22" | b"23") {
+            return;
+        }
         let caught = Caught {
             code: error.sqlerrcode,
             message: string(error.message),
@@ -101,21 +114,12 @@ fn writer_hint(load: &Load, error: &Caught<'_>) -> Option<String> {
     if error.table.is_empty() || error.schema.is_empty() {
         return None;
     }
-    // SAFETY: guarded catalog lookups.
-    let is_ours = unsafe {
-        let schema = pg_sys::get_namespace_oid(error.schema.as_ptr(), true);
-        let table = lookup::relation_named(error.table, schema);
-        let is_part_of_target = || {
-            let ancestors = PgList::<pg_sys::Oid>::from_pg(guard(|| get_partition_ancestors(table)));
-            ancestors.iter_oid().any(|ancestor| ancestor == load.target.relid)
-        };
-        match load.target.kind {
-            TargetKind::Plain => table == load.target.relid,
-            TargetKind::Partitioned => {
-                table == load.target.relid || (table != pg_sys::InvalidOid && is_part_of_target())
-            }
-            TargetKind::Other => false,
-        }
+    let table = lookup::relation_named(error.table, lookup::schema_named(error.schema));
+    let is_part = || table != pg_sys::InvalidOid && ancestors_of(table).contains(&load.target.relid);
+    let is_ours = match load.target.kind {
+        TargetKind::Plain => table == load.target.relid,
+        TargetKind::Partitioned => table == load.target.relid || is_part(),
+        TargetKind::Other => false,
     };
     if !is_ours {
         return None;
@@ -247,4 +251,45 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
     let name = if format { "CSV" } else { "text format" };
     let with = if sniffed.header { " with a header" } else { "" };
     Some(format!("This file looks like {name}{with}: {}.", options.join(", ")))
+}
+
+/// Most rejects in a DETAIL.
+const SHOWN: usize = 3;
+
+/// A reject's position, in the order of files and lines.
+fn place(reject: &Reject) -> (&Option<Vec<u8>>, u64) {
+    (&reject.path, reject.line)
+}
+
+/// The error's own detail and the first rejects, in the order of the file, as a string. Guarded.
+fn detail(spool: &Spool, own: &[u8]) -> Result<Vec<u8>> {
+    let mut first: Vec<Reject> = Vec::new();
+    spool.for_each(|reject| {
+        if first.len() < SHOWN || first.last().is_some_and(|last| place(&reject) < place(last)) {
+            let at = first.partition_point(|other| place(other) < place(&reject));
+            first.insert(at, reject);
+            first.truncate(SHOWN);
+        }
+        Ok(())
+    })?;
+    let mut text = own.to_vec();
+    if !own.is_empty() {
+        text.push(b'\n');
+    }
+    text.extend(b"The first rejected rows:");
+    for Reject { path, line, complaint, .. } in &first {
+        text.push(b'\n');
+        if let Some(path) = path {
+            text.extend([b"file \"", &**path, b"\", "].concat());
+        }
+        text.extend(format!("line {line}").bytes());
+        if let Some(column) = &complaint.column {
+            text.extend(b", column ");
+            text.extend(column);
+        }
+        text.extend(b": ");
+        text.extend(displayed(&complaint.message).to_bytes());
+    }
+    text.push(0);
+    Ok(text)
 }

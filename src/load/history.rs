@@ -105,7 +105,7 @@ pub fn record(load: &Load) {
         SqlValue::text(c"succeeded"),
         SqlValue::null(pg_sys::TEXTOID),
         SqlValue::null(pg_sys::TEXTOID),
-        load.measures.files.as_ref().map_or_else(|| SqlValue::null(pg_sys::JSONBOID), files::value),
+        load.measures.files.as_ref().map_or_else(|| SqlValue::null(pg_sys::JSONBOID), files::Files::value),
     ]);
     add(load.request.schema, &values);
 }

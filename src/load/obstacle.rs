@@ -6,14 +6,20 @@
 //! other than heap, foreign tables. Leaf relations of a partitioned table are checked one by one, since rows are
 //! written there. Rules, policies and transition tables of a leaf relation do not apply to rows that come through its
 //! parent.
+//!
+//! The direct writer evaluates conditions (WHEN) of triggers after the last row, so their results must not depend on the
+//! time.
 
 use pgrx::pg_sys;
 
 use super::duplicate::Keep;
+use super::engine;
 use super::options::LoadOptions;
-use super::{engine, trigger_condition};
 use crate::heap::append::Traits;
 use crate::program::volatile;
+use crate::rows::type_parts::TypeParts;
+use crate::server::lock::{try_lock_relation, unlock_relation};
+use crate::server::lookup::{CatalogRow, type_kind, volatility};
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::{copied, from_server};
@@ -93,14 +99,12 @@ pub fn of_open_leaves(leaves: &[Relation<'_>], options: &LoadOptions) -> Vec<Str
 /// locked a leaf relation is a reason, too. Returns the leaf relations that this function has locked. If it has found a
 /// reason, it releases all of them. Guarded.
 pub fn of_free_leaves(root: Relation<'_>, found: &mut Vec<String>) -> Vec<pg_sys::Oid> {
-    let lock = pg_sys::RowExclusiveLock.cast_signed();
     let mut locked = Vec::new();
     if !root.is_partitioned() {
         return locked;
     }
     for leaf in root.with_descendants(pg_sys::NoLock).into_iter().filter(|&leaf| leaf != root.oid()) {
-        // SAFETY: a guarded call.
-        if !unsafe { pg_sys::ConditionalLockRelationOid(leaf, lock) } {
+        if !try_lock_relation(leaf, pg_sys::RowExclusiveLock) {
             found.push("Another session holds a lock on a partition.".into());
             break;
         }
@@ -132,8 +136,7 @@ pub fn of_free_leaves(root: Relation<'_>, found: &mut Vec<String>) -> Vec<pg_sys
 fn lock_indexes(relation: Relation<'_>) -> Option<Vec<pg_sys::Oid>> {
     let mut locked = Vec::new();
     for index in relation.indexes() {
-        // SAFETY: a guarded call.
-        if !unsafe { pg_sys::ConditionalLockRelationOid(index, pg_sys::AccessShareLock.cast_signed()) } {
+        if !try_lock_relation(index, pg_sys::AccessShareLock) {
             unlock_indexes(&locked);
             return None;
         }
@@ -143,14 +146,12 @@ fn lock_indexes(relation: Relation<'_>) -> Option<Vec<pg_sys::Oid>> {
 }
 
 fn unlock_indexes(locked: &[pg_sys::Oid]) {
-    // SAFETY: guarded calls.
-    locked.iter().for_each(|&index| unsafe { pg_sys::UnlockRelationOid(index, pg_sys::AccessShareLock.cast_signed()) });
+    locked.iter().for_each(|&index| unlock_relation(index, pg_sys::AccessShareLock));
 }
 
 /// Releases the locks that [`of_free_leaves`] has taken. A lock that the transaction held before stays. Guarded.
 pub fn release(locked: &[pg_sys::Oid]) {
-    // SAFETY: guarded calls.
-    locked.iter().for_each(|&leaf| unsafe { pg_sys::UnlockRelationOid(leaf, pg_sys::RowExclusiveLock.cast_signed()) });
+    locked.iter().for_each(|&leaf| unlock_relation(leaf, pg_sys::RowExclusiveLock));
 }
 
 /// Conditions (WHEN) of row triggers that call a function that is not both built in and immutable, or read the session
@@ -161,7 +162,7 @@ fn of_conditions(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
         let is_conditional = trigger.tgtype.cast_unsigned() & ROW != 0 && !trigger.tgqual.is_null();
         // SAFETY: a guarded call with an expression of the catalog.
         let condition = || unsafe { Node::from_raw(pg_sys::stringToNode(trigger.tgqual).cast()) };
-        is_conditional && condition().is_some_and(trigger_condition::is_time_dependent)
+        is_conditional && condition().is_some_and(is_time_dependent)
     };
     if has_trigger(relation, events_of(keep), is_other) {
         let name = relation.name_text();
@@ -242,17 +243,7 @@ fn of_index_methods(relation: Relation<'_>, name: &str, found: &mut Vec<String>)
         pg_sys::SPGIST_AM_OID,
     ];
     for index in relation.indexes() {
-        // SAFETY: guarded catalog lookups; the tuple is released after its last use.
-        let method = unsafe {
-            let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
-            let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(index));
-            if tuple.is_null() {
-                continue;
-            }
-            let method = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relam;
-            pg_sys::ReleaseSysCache(tuple);
-            method
-        };
+        let Some(method) = CatalogRow::<pg_sys::FormData_pg_class>::find(index).map(|row| row.relam) else { continue };
         if !known.contains(&method) {
             let method = method_name(method);
             found.push(format!("An index of table \"{name}\" has the access method \"{method}\"."));
@@ -322,4 +313,55 @@ fn is_user_catalog(relation: Relation<'_>) -> bool {
     // SAFETY: an open relation; the options of an ordinary table are StdRdOptions, or null.
     let options = unsafe { (*relation.as_ptr()).rd_options.cast::<pg_sys::StdRdOptions>().as_ref() };
     relation.kind() == pg_sys::RELKIND_RELATION && options.is_some_and(|options| options.user_catalog_table)
+}
+
+/// PROVOLATILE_IMMUTABLE (pg_proc.h)
+const IMMUTABLE: u8 = b'i';
+
+/// Whether an expression calls a function that is not both built in and immutable, reads the session (`current_user`),
+/// or reads a system column other than tableoid. Comparing a row, an array or a range calls the comparison functions of
+/// its elements. Guarded.
+fn is_time_dependent(expression: Node<'_>) -> bool {
+    expression.any(|node| looks_around(node) || node.calls(is_not_built_in))
+}
+
+fn looks_around(node: Node<'_>) -> bool {
+    use pg_sys::NodeTag::*;
+    if let Some(var) = node.as_a::<pg_sys::Var>() {
+        let attribute = i32::from(var.varattno);
+        return attribute < 0 && attribute != pg_sys::TableOidAttributeNumber
+            || !is_compared_by_server(node.type_oid());
+    }
+    match node.tag() {
+        T_CoerceToDomain | T_SQLValueFunction | T_NextValueExpr => true,
+        T_Const | T_Param | T_RowExpr | T_ArrayExpr | T_MinMaxExpr => !is_compared_by_server(node.type_oid()),
+        _ => false,
+    }
+}
+
+/// Are values of a type, and those that they are made of, compared by built-in functions? Guarded.
+fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
+    const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC;
+    match TypeParts::of(type_oid) {
+        TypeParts::Composite(columns) => columns.into_iter().all(is_compared_by_server),
+        TypeParts::Domain(part)
+        | TypeParts::Range { subtype: part, .. }
+        | TypeParts::Multirange(part)
+        | TypeParts::Array(part) => is_compared_by_server(part),
+        // SAFETY: guarded catalog lookups; an entry of the type cache stays.
+        TypeParts::Single => unsafe {
+            // Any row at all.
+            if type_kind(type_oid) == pg_sys::TYPTYPE_PSEUDO {
+                return false;
+            }
+            let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
+            let equals =
+                if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
+            [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
+        },
+    }
+}
+
+fn is_not_built_in(function: pg_sys::Oid) -> bool {
+    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || volatility(function) != IMMUTABLE
 }

@@ -10,11 +10,19 @@
 //! hold it until their transactions end. So the second load waits until the first one has committed or aborted.
 //!
 //! **Which table.** A row belongs to a table's OID, so a later table of the same name starts without rows. pg_bulk
-//! removes the rows of dropped tables. Rows that came with a copy of a database are first taken home ([`home`]). The
+//! removes the rows of dropped tables. Rows that came with a copy of a database are first taken home. The
 //! option `truncate` removes a table's rows. TRUNCATE and DELETE commands do not; after these, the user calls
 //! `bulk_forget`.
-
-mod home;
+//!
+//! A restored dump, and a database made from another as its template, include these rows. That is right, since the
+//! tables are there with their data. But the OIDs in the rows mean nothing in the copy, and the names may later belong
+//! to other tables. So before the first look-up, rows that were copied are taken home, by name: they get the OIDs of
+//! the tables that have these names now.
+//!
+//! **Home.** A row is at home if it is where it was written: in this database, in this table, by the transaction that
+//! the row records. pg_upgrade keeps all of these, and the tables' OIDs, although the cluster is a new one. VACUUM
+//! keeps them, even when it freezes. A row that is written again, from a dump or otherwise, has another transaction.
+//! The OIDs of database and table are not enough: clusters that are set up the same way have the same OIDs.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -127,7 +135,7 @@ impl LoadedTable {
 
     /// Does a row refer to this table? Guarded.
     fn is_of(&self, records: &OwnTable, row: Row) -> bool {
-        if home::is_home(records, row) {
+        if is_home(records, row) {
             row.oid(TARGET) == self.oid
         } else {
             row.value(TARGET_NAME).into_text() == self.name
@@ -218,7 +226,7 @@ pub fn skip_loaded(load: &mut Load) -> Result<bool> {
     point!("once.looked");
     lock(load.request.schema, load.target.relid, &met);
     let table = LoadedTable { oid: load.target.relid, name: load.target.name.clone() };
-    home::take_home(load.request.schema, Some(&table))?;
+    take_home(load.request.schema, Some(&table))?;
     let records = OwnTable::to_read(load.request.schema, TABLE, TABLE_COLUMNS)?;
     let (count, mut skipped) = (met.len(), 0);
     // Positions of the remaining files in the list.
@@ -336,7 +344,7 @@ pub fn record(load: &Load) -> Result<()> {
             SqlValue::text(&*owner_name),
             SqlValue::bigint(cluster()),
             SqlValue::oid(records.oid()),
-            SqlValue::xid(home::transaction()),
+            SqlValue::xid(transaction()),
         ])?;
     }
     Ok(())
@@ -390,11 +398,11 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     if !OwnTable::is_there(schema, TABLE) {
         return Ok(());
     }
-    home::take_home(schema, None)?;
+    take_home(schema, None)?;
     let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
     let mut is_gone: HashMap<pg_sys::Oid, bool> = HashMap::new();
     records.for_each(None, |row| {
-        if home::is_home(&records, row) {
+        if is_home(&records, row) {
             is_gone.insert(row.oid(TARGET), false);
         }
     });
@@ -402,10 +410,86 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
     unsafe { pg_sys::InvalidateCatalogSnapshot() };
     is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = relation_name(*oid).is_none());
     if is_gone.values().any(|is_gone| *is_gone) {
-        let is_dropped = |row: Row| home::is_home(&records, row) && is_gone.get(&row.oid(TARGET)) == Some(&true);
+        let is_dropped = |row: Row| is_home(&records, row) && is_gone.get(&row.oid(TARGET)) == Some(&true);
         records.remove(&records.find(None, usize::MAX, is_dropped));
     }
     Ok(())
+}
+
+/// The current transaction's id. Guarded.
+fn transaction() -> pg_sys::TransactionId {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::GetCurrentTransactionId() }
+}
+
+/// Is a row of this table at home?
+fn is_home(records: &OwnTable, row: Row) -> bool {
+    row.oid(DATABASE) == database()
+        && row.oid(HOME) == records.oid()
+        && row.number(MADE_BY) as u32 == row.made_by().into_inner()
+}
+
+/// Takes home the copied rows of this table's name, or of all. Guarded.
+fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()> {
+    let is_copy = |records: &OwnTable, row: Row| {
+        !is_home(records, row) && table.is_none_or(|table| row.value(TARGET_NAME).into_text() == table.name)
+    };
+    let records = OwnTable::to_read(schema, TABLE, TABLE_COLUMNS)?;
+    let found = records.find(None, 1, |row| is_copy(&records, row));
+    drop(records);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let records = OwnTable::to_write(schema, TABLE, TABLE_COLUMNS)?;
+    // Other sessions wait until this is done, and then find no copied rows.
+    ObjectLock::new(records.oid(), 0, 0).take(Mode::Exclusive, Until::TransactionEnd);
+    let mut copies = Vec::new();
+    records.for_each(None, |row| {
+        if is_copy(&records, row) {
+            let owner = owner_here(row.oid(OWNER), &row.value(OWNER_NAME).into_text(), row.number(CLUSTER));
+            copies.push((row.tid(), owner, row.all()));
+        }
+    });
+    for (at, owner, mut values) in copies {
+        pgrx::check_for_interrupts!();
+        let removed = records.remove(std::slice::from_ref(&at));
+        let name = values.get(TARGET_NAME).cloned().unwrap_or_else(|| SqlValue::null(pg_sys::TEXTOID)).into_text();
+        let target = table.map_or_else(|| named(&name), |table| table.oid);
+        if removed == 1 && target != pg_sys::InvalidOid {
+            let mut set = |column: usize, new: SqlValue<'static>| {
+                if let Some(value) = values.get_mut(column) {
+                    *value = new;
+                }
+            };
+            set(TARGET, SqlValue::oid(target));
+            set(DATABASE, SqlValue::oid(database()));
+            set(HOME, SqlValue::oid(records.oid()));
+            set(MADE_BY, SqlValue::xid(transaction()));
+            // A role that does not exist yet is recorded by its name only.
+            if owner != pg_sys::InvalidOid {
+                set(OWNER, SqlValue::oid(owner));
+                set(CLUSTER, SqlValue::bigint(cluster()));
+            }
+            records.insert(&values)?;
+        }
+    }
+    // A later removal of these rows must see them.
+    next_command();
+    Ok(())
+}
+
+/// The table with this name, which is schema and table, quoted. Guarded.
+fn named(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: guarded calls with a text, which return a list of names, and a range variable with strings.
+    let (schema, table) = unsafe {
+        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name.as_ptr()));
+        let table = pg_sys::makeRangeVarFromNameList(names);
+        if (*table).schemaname.is_null() {
+            return pg_sys::InvalidOid;
+        }
+        (pg_sys::get_namespace_oid((*table).schemaname, true), CStr::from_ptr((*table).relname).to_owned())
+    };
+    relation_named(&table, schema)
 }
 
 sql_function!(pg_finfo_bulk_loaded_files, bulk_loaded_files, loaded_files);

@@ -18,7 +18,6 @@ use super::option_name::{ColumnOption, OptionName};
 use super::settings::{self, SETTINGS, Setting};
 use super::wrapper::Wrapper;
 use crate::error::Result;
-use crate::input::directory::file_of;
 use crate::input::encoding::EncodingErrors;
 use crate::input::source::Location;
 use crate::rows::column::MemberKey;
@@ -329,7 +328,7 @@ impl LoadOptions {
 
     /// The options of an INSERT from a foreign table. Guarded.
     pub fn of_foreign_table(relid: pg_sys::Oid) -> Result<LoadOptions> {
-        let (location, copy) = Wrapper::get()?.file_of(relid)?;
+        let (location, copy) = (Wrapper::get()?.file)(relid)?;
         let options = LoadOptions::new(copy, location);
         Ok(LoadOptions { writer: WriterOption::Direct, replaces: Some(Replaced::Insert(relid)), ..options })
     }
@@ -454,41 +453,8 @@ impl LoadOptions {
                     let words = [("auto", Auto), ("insert", Insert), ("merge", Merge), ("rebuild", Rebuild)];
                     indexes = word(name, bytes, &words)?;
                 }
-                // The draft has taken them, or they are not options of a load.
-                O::Format
-                | O::Header
-                | O::Delimiter
-                | O::TrailingDelimiter
-                | O::SkipBlankLines
-                | O::Comment
-                | O::LineEnd
-                | O::LenientQuotes
-                | O::Quote
-                | O::Escape
-                | O::Null
-                | O::Default
-                | O::Encoding
-                | O::ForceNotNull
-                | O::ForceNull
-                | O::OnError
-                | O::RejectLimit
-                | O::LogVerbosity
-                | O::Skip
-                | O::Limit
-                | O::Compression
-                | O::MatchBy
-                | O::RecordLength
-                | O::LineEnds
-                | O::Units
-                | O::Trim
-                | O::NullIf
-                | O::EncodingErrors
-                | O::ShortRows
-                | O::LongRows
-                | O::Columns
-                | O::Settings
-                | O::Sample
-                | O::Table => return Err(Caller::Function.unknown(name, &[])),
+                // The draft takes the others, or they are not options of a load.
+                _ => return Err(Caller::Function.unknown(name, &[])),
             }
         }
         let mut copy = draft.finish()?;
@@ -514,12 +480,7 @@ impl LoadOptions {
         duplicates.check()?;
         let in_place = in_place.finish(&path, copy.on_error, given.iter().map(|(name, _)| name.as_str()))?;
         let (in_place, query) = in_place.map_or((None, None), |(location, query)| (Some(location), query));
-        let location = match server {
-            Some(_) if program => return Err(invalid("cannot specify both program and server")),
-            Some(server) => Location::Below(file_of(&server, &path, Wrapper::get()?.owns)?),
-            None if program => Location::Program(path),
-            None => Location::File(path),
-        };
+        let location = given::location(&path, program, server.as_deref())?;
         Ok(LoadOptions {
             query,
             columns: ColumnsOption { names: columns, ..ColumnsOption::default() },

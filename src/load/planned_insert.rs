@@ -26,10 +26,11 @@ use pgrx::pg_sys;
 
 use crate::server::attempt::in_subtransaction;
 use crate::server::lookup::{qualified_name, quoted};
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{Relation, name_of};
-use crate::server::server_text::from_server;
-use crate::server::unguarded::{self as c, Opaque};
+use crate::server::server_text::{copied, from_server};
+use crate::server::unguarded as c;
 
 /// How the server inserts into a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,100 +156,95 @@ pub fn answer(relation: Relation<'_>) -> Answer {
     answer
 }
 
-/// The statement to plan, for a plain frame.
-#[repr(C)]
-struct Question {
-    text: *const c_char,
-    /// The result: a list of queries, and the plan if there is one query.
-    queries: *mut pg_sys::List,
-    plan: *mut pg_sys::PlannedStmt,
-}
-
 /// Asks the planner. Guarded.
 fn ask(relation: Relation<'_>) -> Answer {
     let text = statement(relation);
     let name = relation.name_text();
-    // SAFETY: guarded calls. The question outlives the subtransaction, and the plan lives in a memory context that ends
-    // after its last use.
-    unsafe {
-        let memory = pg_sys::AllocSetContextCreateExtended(
-            pg_sys::CurrentMemoryContext,
-            c"planned INSERT".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let caller = pg_sys::MemoryContextSwitchTo(memory);
-        let mut question = Question { text: text.as_ptr(), queries: std::ptr::null_mut(), plan: std::ptr::null_mut() };
-        let was_asking = ASKING.swap(true, Relaxed);
-        let error = in_subtransaction(|| plan((&raw mut question).cast()));
-        ASKING.store(was_asking, Relaxed);
-        let answer = match error.as_ref() {
-            Some(error) => {
-                let message = error.message.as_ref().map_or(c"", |message| CStr::from_ptr(message));
-                Answer::Other(format!("The server cannot plan an INSERT into \"{name}\": {}.", from_server(message)))
-            }
-            None => {
-                let (queries, plan) = (NodeList::from_raw(question.queries), Node::from_raw(question.plan));
-                difference(queries, plan, relation.oid(), &name).map_or(Answer::Plain, Answer::Other)
-            }
-        };
-        pg_sys::MemoryContextSwitchTo(caller);
-        pg_sys::MemoryContextDelete(memory);
-        answer
-    }
+    let memory = MemoryContext::current().child(c"planned INSERT");
+    let entered = memory.enter();
+    let (mut queries, mut planned) = (NodeList::EMPTY, None);
+    let was_asking = ASKING.swap(true, Relaxed);
+    // SAFETY: a guarded frame in a transaction, and not in parallel mode; the body owns nothing.
+    let error = unsafe { in_subtransaction(|| (queries, planned) = plan(text.as_ptr())).as_ref() };
+    ASKING.store(was_asking, Relaxed);
+    let answer = match error {
+        Some(error) => {
+            // SAFETY: an error's message is a string, or null.
+            let message = unsafe { copied(error.message) }.unwrap_or_default();
+            Answer::Other(format!("The server cannot plan an INSERT into \"{name}\": {}.", from_server(&message)))
+        }
+        None => difference(queries, planned, relation.oid(), &name).map_or(Answer::Plain, Answer::Other),
+    };
+    drop(entered);
+    // SAFETY: the answer has copies, and nothing else uses the plan.
+    unsafe { memory.delete() };
+    answer
 }
 
 /// The INSERT, with each column that may be set. Guarded.
 fn statement(relation: Relation<'_>) -> CString {
     let table = qualified_name(relation.oid()).unwrap_or_default();
-    let (mut list, mut values) = (Vec::new(), Vec::new());
-    for attribute in relation.descriptor().attributes() {
-        if attribute.attisdropped || attribute.attgenerated != 0 {
-            continue;
-        }
-        let name = quoted(name_of(attribute));
-        let separator: &[u8] = if list.is_empty() { b"" } else { b", " };
-        list.extend([separator, name.to_bytes()].concat());
-        values.extend([separator, b"f.", name.to_bytes()].concat());
-    }
-    let list = if list.is_empty() { Vec::new() } else { [b" (", list.as_slice(), b")"].concat() };
-    let parts: [&[u8]; 8] = [
+    let attributes = relation.descriptor().attributes().filter(|one| !one.attisdropped && one.attgenerated == 0);
+    insert_from(&table, attributes, b"pg_catalog.json_populate_recordset", b"NULL::pg_catalog.json", b"")
+}
+
+/// An INSERT of all rows of a function, whose first argument is NULL of the table's row type. `end` is its last clause.
+/// Guarded.
+pub fn insert_from<'a>(
+    table: &CStr,
+    attributes: impl Iterator<Item = &'a pg_sys::FormData_pg_attribute>,
+    function: &[u8],
+    argument: &[u8],
+    end: &[u8],
+) -> CString {
+    let names: Vec<CString> = attributes.map(|attribute| quoted(name_of(attribute))).collect();
+    let list = |before: &[u8]| {
+        let names: Vec<Vec<u8>> = names.iter().map(|name| [before, name.to_bytes()].concat()).collect();
+        names.join(b", ".as_slice())
+    };
+    let columns = if names.is_empty() { Vec::new() } else { [b" (", &*list(b""), b")"].concat() };
+    let (table, values) = (table.to_bytes(), list(b"f."));
+    let (select, from) = (b" OVERRIDING SYSTEM VALUE SELECT ", b" FROM ");
+    let parts: [&[u8]; 13] = [
         b"INSERT INTO ",
-        table.to_bytes(),
-        &list,
-        b" OVERRIDING SYSTEM VALUE SELECT ",
+        table,
+        &columns,
+        select,
         &values,
-        b" FROM pg_catalog.json_populate_recordset(NULL::",
-        table.to_bytes(),
-        b", NULL::pg_catalog.json) f",
+        from,
+        function,
+        b"(NULL::",
+        table,
+        b", ",
+        argument,
+        b") f",
+        end,
     ];
     CString::new(parts.concat()).unwrap_or_default()
 }
 
-/// Analyzes, rewrites and plans the statement.
+/// Analyzes, rewrites and plans one statement. Returns its queries, and the plan if there is one query. They are in the
+/// current memory context.
 ///
 /// # Safety
-/// A plain frame in a subtransaction; a question, whose memory context is current.
-unsafe extern "C-unwind" fn plan(question: Opaque) {
-    // A plain frame: nothing here has a destructor.
-    // SAFETY: this function's contract covers the question; the text is one statement.
+/// A plain frame in a subtransaction.
+unsafe fn plan<'a>(text: *const c_char) -> (NodeList<'a, pg_sys::Query>, Option<Node<'a, pg_sys::PlannedStmt>>) {
+    // SAFETY: a plain frame, in which nothing has a destructor; the text is one statement.
     unsafe {
-        let question = question.cast::<Question>();
-        let text = (*question).text;
         c::PushActiveSnapshot(c::GetTransactionSnapshot());
         let parsed = c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
         let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
         let query = c::parse_analyze_fixedparams(raw, text, std::ptr::null(), 0, std::ptr::null_mut());
         // The statement does not run, so pg_stat_statements must not count it.
         (*query).queryId = 0;
-        let queries = c::pg_rewrite_query(query);
-        (*question).queries = queries;
-        if !queries.is_null() && (*queries).length == 1 {
-            let plans = c::pg_plan_queries(queries, text, 0, std::ptr::null_mut());
-            (*question).plan = (*(*plans).elements).ptr_value.cast();
-        }
+        let list = c::pg_rewrite_query(query);
+        let queries = NodeList::from_raw(list);
+        let plans = match queries.len() {
+            1 => NodeList::from_raw(c::pg_plan_queries(list, text, 0, std::ptr::null_mut())),
+            _ => NodeList::EMPTY,
+        };
         c::PopActiveSnapshot();
+        (queries, plans.first())
     }
 }
 

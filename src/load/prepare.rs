@@ -87,7 +87,7 @@ pub(super) fn prepare(load: &mut Load) {
             schema: load.request.schema,
             may_exceed_share: matches!(load.request.options.copy.reject_limit, Some(Limit::Percent(_))),
         };
-        load.spool = Spool::open(about, load.request.attempt().is_some());
+        load.spool = Some(Spool::open(about, load.request.attempt().is_some()));
     }
     load.rows =
         Some(source::open_rows(load.target.relation().or_raise(), &load.request.options, mapping.as_ref()).or_raise());
@@ -198,15 +198,18 @@ pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
 /// Reads the columns from the header. Guarded.
 pub(super) fn read_header(load: &mut Load) {
     let Some(rows) = &mut load.rows else { return };
-    load.reading = true;
     let mut mapping = source::by_name(load.target.relation().or_raise(), &load.request.options, rows).or_raise();
-    load.reading = false;
+    // Errors about rights are not about a line.
+    rows.context.is_quiet = true;
     load.measures.counts.notes.append(&mut mapping.notes);
     let by = caller(load);
     load.target
         .check_copy(Some(&mapping), load.program.where_clause.rights, &load.request.options.location, &by)
         .or_raise();
     load.mapping = mapping;
+    if let Some(rows) = &mut load.rows {
+        rows.context.is_quiet = false;
+    }
     if let Some(files) = &load.measures.files {
         // The records that were read for the header are read again.
         files.by_file().clear();

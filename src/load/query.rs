@@ -20,19 +20,19 @@
 //! errors, which refer to the option's text.
 
 mod analysis;
-mod function;
 
+use std::cell::Cell;
 use std::ffi::CString;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::{analyze, check};
-use super::Program;
 use super::options::LoadOptions;
 use crate::error::Error;
 use crate::program::volatile::UserCall;
 use crate::rows::row::RowArrays;
 use crate::server::node::Node;
+use crate::server::slot::Slot;
 use crate::server::unguarded as c;
 
 /// A planned query.
@@ -41,9 +41,9 @@ pub struct Query {
     text: CString,
     plan: Node<'static, pg_sys::PlannedStmt>,
     /// The running query; null before its start and after its end.
-    running: *mut pg_sys::QueryDesc,
+    running: Cell<*mut pg_sys::QueryDesc>,
     /// Its snapshot is on the active stack.
-    is_active: bool,
+    is_active: Cell<bool>,
     /// The target's attributes that the query has columns for, from 0.
     sets: Vec<usize>,
     /// A call that keeps rows out of the direct writer.
@@ -61,130 +61,110 @@ impl Query {
         // All sessions see frozen rows at once.
         (options.table.freeze && self.reads_target).then(|| "The query reads the table.".into())
     }
-}
 
-/// The query of a load, or null. Raises nothing.
-pub fn of(program: &mut Program) -> *mut Query {
-    program.query.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut)
-}
-
-/// Starts the query with a new snapshot.
-///
-/// # Safety
-/// A plain frame; the query of a prepared load, whose memory context is current, or null.
-pub unsafe fn start(query: *mut Query) {
-    // SAFETY: this function's contract covers the query, whose text and plan live as long as it; an error frees
-    // snapshot and executor with the (sub)transaction.
-    unsafe {
-        if query.is_null() {
-            return;
+    /// Starts the query with a new snapshot.
+    ///
+    /// # Safety
+    /// A plain frame; the load is prepared, and its memory context is current.
+    pub unsafe fn start(&self) {
+        // SAFETY: a plain frame; text and plan live as long as the query. An error frees snapshot and executor with the
+        // (sub)transaction.
+        unsafe {
+            let null = std::ptr::null_mut();
+            c::CommandCounterIncrement();
+            c::PushActiveSnapshot(c::GetTransactionSnapshot());
+            self.is_active.set(true);
+            let (plan, text, receiver) = (self.plan.as_ptr(), self.text.as_ptr(), pg_sys::None_Receiver);
+            let running =
+                c::CreateQueryDesc(plan, text, c::GetActiveSnapshot(), null, receiver, null.cast(), null.cast(), 0);
+            c::ExecutorStart(running, pg_sys::EXEC_FLAG_SKIP_TRIGGERS.cast_signed());
+            self.running.set(running);
         }
-        c::CommandCounterIncrement();
-        c::PushActiveSnapshot(c::GetTransactionSnapshot());
-        (*query).is_active = true;
-        let running = c::CreateQueryDesc(
-            (*query).plan.as_ptr(),
-            (*query).text.as_ptr(),
-            c::GetActiveSnapshot(),
-            std::ptr::null_mut(),
-            pg_sys::None_Receiver,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            0,
-        );
-        c::ExecutorStart(running, pg_sys::EXEC_FLAG_SKIP_TRIGGERS.cast_signed());
-        (*query).running = running;
     }
-}
 
-/// Fetches the target's attributes of the next row. False at the end. The values live until the next row.
-///
-/// # Safety
-/// A plain frame; a running query, whose snapshot is active, and arrays of the target's descriptor.
-pub unsafe fn next(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: this function's contract covers all arguments; nothing here has a destructor. Rows have an attribute for
-    // each of the target's.
-    unsafe {
-        let running = (*query).running;
+    /// Fetches the target's attributes of the next row. False at the end. The values live until the next row.
+    ///
+    /// # Safety
+    /// A plain frame; the query's snapshot is active if the query runs, and the arrays are those of the target's descriptor.
+    pub unsafe fn next(&self, arrays: RowArrays) -> bool {
+        let running = self.running.get();
         if running.is_null() {
             return false;
         }
-        let (top, estate) = ((*running).planstate, (*running).estate);
-        let caller = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = (*estate).es_query_cxt;
-        // As ExecutePlan (execMain.c).
-        let per_tuple = (*estate).es_per_tuple_exprcontext;
-        if !per_tuple.is_null() {
-            c::MemoryContextReset((*per_tuple).ecxt_per_tuple_memory);
-        }
-        let slot = match (*top).ExecProcNode {
-            Some(process) => process(top),
-            None => std::ptr::null_mut(),
-        };
-        let more = !slot.is_null() && u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY == 0;
-        if more {
-            let natts = (*(*slot).tts_tupleDescriptor).natts;
-            if i32::from((*slot).tts_nvalid) < natts {
-                c::slot_getsomeattrs_int(slot, natts);
+        // SAFETY: a plain frame and a running query; nothing here has a destructor. Rows have an attribute for each of the
+        // target's.
+        unsafe {
+            let (top, estate) = ((*running).planstate, (*running).estate);
+            let caller = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = (*estate).es_query_cxt;
+            // As ExecutePlan (execMain.c).
+            let per_tuple = (*estate).es_per_tuple_exprcontext;
+            if !per_tuple.is_null() {
+                c::MemoryContextReset((*per_tuple).ecxt_per_tuple_memory);
             }
-            let sets = &raw const (*query).sets;
-            for i in 0..(*sets).len() {
-                let at = *(*sets).as_ptr().add(i);
-                *arrays.values().add(at) = *(*slot).tts_values.add(at);
-                *arrays.nulls().add(at) = *(*slot).tts_isnull.add(at);
+            let slot = match (*top).ExecProcNode {
+                Some(process) => process(top),
+                None => std::ptr::null_mut(),
+            };
+            let more = !slot.is_null() && u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY == 0;
+            if more {
+                let natts = (*(*slot).tts_tupleDescriptor).natts;
+                if i32::from((*slot).tts_nvalid) < natts {
+                    c::slot_getsomeattrs_int(slot, natts);
+                }
+                arrays.take(&self.sets, Slot::from_raw(slot).arrays());
             }
+            pg_sys::CurrentMemoryContext = caller;
+            more
         }
-        pg_sys::CurrentMemoryContext = caller;
-        more
     }
-}
 
-/// Fetches the next row as [`next`], and activates the query's snapshot meanwhile.
-///
-/// # Safety
-/// As [`next`].
-pub unsafe fn next_in_snapshot(query: *mut Query, arrays: RowArrays) -> bool {
-    // SAFETY: same contract; a running query has its snapshot.
-    unsafe {
-        if (*query).running.is_null() {
+    /// Fetches the next row as [`Query::next`], and activates the query's snapshot meanwhile.
+    ///
+    /// # Safety
+    /// A plain frame, and arrays of the target's descriptor.
+    pub unsafe fn next_in_snapshot(&self, arrays: RowArrays) -> bool {
+        let running = self.running.get();
+        if running.is_null() {
             return false;
         }
-        c::PushActiveSnapshot((*(*query).running).snapshot);
-        let more = next(query, arrays);
-        c::PopActiveSnapshot();
-        more
+        // SAFETY: a plain frame; a running query has its snapshot.
+        unsafe {
+            c::PushActiveSnapshot((*running).snapshot);
+            let more = self.next(arrays);
+            c::PopActiveSnapshot();
+            more
+        }
     }
-}
 
-/// Ends the query before its last row.
-///
-/// # Safety
-/// A plain frame; a query, or null.
-pub unsafe fn finish(query: *mut Query) {
-    // SAFETY: this function's contract covers the query.
-    unsafe {
-        if query.is_null() || (*query).running.is_null() {
+    /// Ends the query, if it runs, before its last row or after it.
+    ///
+    /// # Safety
+    /// A plain frame.
+    pub unsafe fn finish(&self) {
+        let running = self.running.replace(std::ptr::null_mut());
+        if running.is_null() {
             return;
         }
-        let running = (*query).running;
-        c::ExecutorFinish(running);
-        c::ExecutorEnd(running);
-        c::FreeQueryDesc(running);
-        (*query).running = std::ptr::null_mut();
+        // SAFETY: a plain frame and a running query, which nothing uses any more.
+        unsafe {
+            c::ExecutorFinish(running);
+            c::ExecutorEnd(running);
+            c::FreeQueryDesc(running);
+        }
     }
-}
 
-/// Ends the query of a load whose rows are written, and pops its snapshot.
-///
-/// # Safety
-/// A plain frame; a query, or null. If its snapshot is active, it is the innermost one.
-pub unsafe fn leave(query: *mut Query) {
-    // SAFETY: this function's contract covers the query.
-    unsafe {
-        finish(query);
-        if !query.is_null() && (*query).is_active {
-            c::PopActiveSnapshot();
-            (*query).is_active = false;
+    /// Ends the query of a load whose rows are written, and pops its snapshot.
+    ///
+    /// # Safety
+    /// A plain frame. If the query's snapshot is active, it is the innermost one.
+    pub unsafe fn leave(&self) {
+        // SAFETY: a plain frame, and an active snapshot.
+        unsafe {
+            self.finish();
+            if self.is_active.replace(false) {
+                c::PopActiveSnapshot();
+            }
         }
     }
 }

@@ -13,11 +13,9 @@ use pg_bulk_text::fixed::Slice;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::definer::Allowed;
-use super::options::{Objects, names_of_columns, value};
+use super::options::{Objects, given, names_of_columns, value};
 use super::target::check_location;
-use super::wrapper::Wrapper;
 use crate::error::{Error, OrRaise, Result};
-use crate::input::directory::file_of;
 use crate::input::encoding::Encodings;
 use crate::input::source::Location;
 use crate::program::copy_question;
@@ -37,7 +35,7 @@ use crate::server::option_value::{Caller, HeaderOption, OptionValue, invalid, te
 use crate::server::relation::TupleDesc;
 use crate::server::server_text::from_server;
 use crate::server::slot::ExprContext;
-use crate::server::unguarded::guarded;
+use crate::server::unguarded::{guarded, in_context};
 
 /// Option names besides COPY's format options.
 const NAMES: &[&str] = &["columns", "program", "server"];
@@ -47,7 +45,7 @@ struct Reading {
     rows: Rows,
     pump: Pump<Store>,
     reject_limit: Option<Limit>,
-    memory: pg_sys::MemoryContext,
+    memory: MemoryContext,
 }
 
 /// Collects rows in a tuplestore.
@@ -74,23 +72,18 @@ pub unsafe extern "C-unwind" fn bulk_read(fcinfo: pg_sys::FunctionCallInfo) -> p
     unsafe {
         let caller = pg_sys::CurrentMemoryContext;
         let reading = guarded(|| begin(&Call::from_raw(fcinfo)).or_raise());
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: (&raw mut (*reading).rows).cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
         let (rows, sink) = (&raw mut (*reading).rows, &raw mut (*reading).pump.sink);
-        while guarded(|| (*reading).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
-            let econtext = (*sink).econtext;
-            pg_sys::CurrentMemoryContext = econtext.memory();
-            Rows::convert(rows, (*sink).arrays(), econtext.as_ptr());
-            pg_sys::CurrentMemoryContext = caller;
-            guarded(|| (*sink).keep(&mut *rows, &mut (*reading).pump.policy).or_raise());
-        }
-        pg_sys::error_context_stack = context.previous;
+        in_context(copy_context, rows.cast(), || {
+            while guarded(|| (*reading).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
+                let econtext = (*sink).econtext;
+                pg_sys::CurrentMemoryContext = econtext.memory();
+                Rows::convert(rows, (*sink).arrays(), econtext.as_ptr());
+                pg_sys::CurrentMemoryContext = caller;
+                guarded(|| (*sink).keep(&mut *rows, &mut (*reading).pump.policy).or_raise());
+            }
+        });
         guarded(|| end(&mut *reading).or_raise());
-        guarded(|| pg_sys::MemoryContextDelete((*reading).memory));
+        guarded(|| (*reading).memory.delete());
         pg_sys::Datum::from(0usize)
     }
 }
@@ -142,13 +135,7 @@ fn parse(path: &CStr, options: &Jsonb, allowed: &Allowed) -> Result<(Location, C
     if copy.on_error == OnError::Table {
         return Err(invalid("COPY ON_ERROR \"table\" not recognized"));
     }
-    let location = match server {
-        Some(_) if program => return Err(invalid("cannot specify both program and server")),
-        Some(server) => Location::Below(file_of(&server, path, Wrapper::get()?.owns)?),
-        None if program => Location::Program(path.to_owned()),
-        None => Location::File(path.to_owned()),
-    };
-    Ok((location, copy, places))
+    Ok((given::location(path, program, server.as_deref())?, copy, places))
 }
 
 /// Checks the rights, then opens the file. Guarded.
@@ -175,7 +162,7 @@ fn begin(call: &Call<'_>) -> Result<*mut Reading> {
     let (values, nulls) = (vec![pg_sys::Datum::from(0usize); natts], vec![true; natts]);
     let sink = Store { records: 0, values, nulls, econtext, store, descriptor: descriptor.as_ptr() };
     let pump = Pump { policy: Policy::of(&copy), sink };
-    let mut reading = Reading { rows, pump, reject_limit: copy.reject_limit, memory: memory.as_ptr() };
+    let mut reading = Reading { rows, pump, reject_limit: copy.reject_limit, memory };
     reading.pump.sink.fit(&mut reading.rows, &mut reading.pump.policy);
     Ok(memory.keep(reading))
 }

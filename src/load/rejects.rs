@@ -13,7 +13,6 @@
 //! survives, and after the transaction has failed, the job writes the rejects in the next one
 //! ([`table::write_spooled`]).
 
-mod detail;
 pub mod spool;
 pub mod table;
 
@@ -21,7 +20,6 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
-pub use self::detail::add_first;
 pub use self::spool::Spool;
 use crate::error::Error;
 use crate::rows::row::Rows;

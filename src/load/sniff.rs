@@ -8,19 +8,16 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::definer::Allowed;
-use super::options::value;
+use super::options::{given, value};
 use super::target::check_location;
-use super::wrapper::Wrapper;
 use crate::error::Result;
-use crate::input::directory::file_of;
 use crate::input::encoding::shown;
 use crate::input::source::Location;
 use crate::program::copy_question;
 use crate::rows::sniff::{self, Request, Sniffed, SniffedColumn, ValuePosition, identifier, table_name};
 use crate::server::function::{Call, sql_function};
-use crate::server::jsonb::Jsonb;
+use crate::server::jsonb::{Json, Jsonb};
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
-use crate::server::server_text::to_server;
 use crate::server::sql_value::SqlValue;
 use pg_bulk_text::dialect::{Eol, Format};
 
@@ -82,12 +79,7 @@ impl<'a> Asked<'a> {
                 _ => drop(request.set(&name, &value)?),
             }
         }
-        let location = match &server {
-            Some(_) if is_program => return Err(invalid("cannot specify both program and server")),
-            Some(server) => Location::Below(file_of(server, path, Wrapper::get()?.owns)?),
-            None if is_program => Location::Program(path.to_owned()),
-            None => Location::File(path.to_owned()),
-        };
+        let location = given::location(path, is_program, server.as_deref())?;
         let table = table.unwrap_or_else(|| if is_program { b"new_table".to_vec() } else { Vec::new() });
         Ok(Asked { path, location, request, server, is_program, table })
     }
@@ -96,7 +88,6 @@ impl<'a> Asked<'a> {
     fn row(&self, sniffed: &Sniffed) -> [SqlValue<'static>; 9] {
         let character =
             |byte: Option<u8>| byte.map_or_else(|| SqlValue::null(pg_sys::TEXTOID), |byte| SqlValue::text_of(&[byte]));
-        let details = CString::new(self.details_json(sniffed)).unwrap_or_default();
         [
             SqlValue::text(match sniffed.dialect.format {
                 Format::Text => c"text",
@@ -114,88 +105,102 @@ impl<'a> Asked<'a> {
             SqlValue::text_of(sniffed.encoding.as_bytes()),
             SqlValue::integer(i32::try_from(sniffed.columns.len()).unwrap_or(i32::MAX)),
             SqlValue::count(sniffed.records),
-            SqlValue::owned_jsonb(Jsonb::parse(&details)),
+            SqlValue::owned_jsonb(Jsonb::of(&self.details_json(sniffed))),
         ]
     }
 
     /// The findings that have no column of their own. Guarded.
-    fn details_json(&self, sniffed: &Sniffed) -> Vec<u8> {
+    fn details_json(&self, sniffed: &Sniffed) -> Json {
         let source = (if self.is_program { "program" } else { "filename" }, self.path);
         let server = self.server.as_deref().unwrap_or(SERVER);
-        let line_end = sniffed.eol.map_or(b"null".to_vec(), |eol| {
-            json_string(match eol {
-                Eol::Nl => b"LF",
-                Eol::Cr => b"CR",
-                Eol::CrNl => b"CRLF",
-                Eol::Any => b"any",
+        let line_end = sniffed.eol.map_or(Json::Null, |eol| {
+            Json::text(match eol {
+                Eol::Nl => "LF",
+                Eol::Cr => "CR",
+                Eol::CrNl => "CRLF",
+                Eol::Any => "any",
             })
         });
-        let notes: Vec<_> = sniffed
-            .notes
-            .iter()
-            .chain(&sniffed.foreign_notes)
-            .map(|note| json_string(to_server(note).to_bytes()))
-            .collect();
-        let members = [
-            member("options", &self.options_json(sniffed)),
-            member("complete", if sniffed.complete { b"true" } else { b"false" }),
-            member("line_end", &line_end),
-            member("compression", &json_string(sniffed.compression.unwrap_or("none").as_bytes())),
-            member("columns", &columns_json(sniffed)),
-            member("create_table", &json_string(&sniffed.create_table(&self.table))),
-            member("create_foreign_table", &json_string(&sniffed.create_foreign_table(&self.table, server, source))),
-            member("notes", &bracketed(b'[', &notes, b']')),
-        ];
-        bracketed(b'{', &members, b'}')
+        let notes = sniffed.notes.iter().chain(&sniffed.foreign_notes).map(|note| Json::text(note));
+        Json::object([
+            ("options", self.options_json(sniffed)),
+            ("complete", Json::literal(sniffed.complete)),
+            ("line_end", line_end),
+            ("compression", Json::text(sniffed.compression.unwrap_or("none"))),
+            ("columns", Json::Array(sniffed.columns.iter().map(|column| finding_json(sniffed, column)).collect())),
+            ("create_table", Json::Text(sniffed.create_table(&self.table))),
+            ("create_foreign_table", Json::Text(sniffed.create_foreign_table(&self.table, server, source))),
+            ("notes", Json::Array(notes.collect())),
+        ])
     }
 
     /// Options for a load of this path.
-    fn options_json(&self, sniffed: &Sniffed) -> Vec<u8> {
+    fn options_json(&self, sniffed: &Sniffed) -> Json {
         let mut members = Vec::new();
         if let Some(server) = &self.server {
-            members.push(member("server", &json_string(server.to_bytes())));
+            members.push((b"server".to_vec(), Json::Text(server.to_bytes().to_vec())));
         }
         if self.is_program {
-            members.push(member("program", b"true"));
+            members.push((b"program".to_vec(), Json::literal(true)));
         }
         for (name, value) in &sniffed.options {
             let may_be_plain =
                 matches!(name.as_str(), "header" | "skip_blank_lines" | "lenient_quotes" | "trailing_delimiter");
             let is_plain = may_be_plain
                 && (matches!(value.as_slice(), b"true" | b"false") || value.iter().all(u8::is_ascii_digit));
-            members.push(member(name, &if is_plain { value.clone() } else { json_string(value) }));
+            let value = value.clone();
+            members.push((name.clone().into_bytes(), if is_plain { Json::Literal(value) } else { Json::Text(value) }));
         }
-        let forced: Vec<_> = sniffed
-            .columns
-            .iter()
-            .filter(|column| column.evidence.wants_force_null())
-            .map(|column| json_string(&column.name))
-            .collect();
+        let forced = sniffed.columns.iter().filter(|column| column.evidence.wants_force_null());
+        let forced: Vec<_> = forced.map(|column| Json::Text(column.name.clone())).collect();
         if !forced.is_empty() {
-            members.push(member("force_null", &bracketed(b'[', &forced, b']')));
+            members.push((b"force_null".to_vec(), Json::Array(forced)));
         }
         // All columns are named if one of them has options.
-        let columns: Vec<Vec<u8>> = sniffed.columns.iter().map(column_json).collect();
-        if columns.iter().any(|column| column.first() == Some(&b'{')) {
-            members.push(member("columns", &bracketed(b'[', &columns, b']')));
+        let columns: Vec<_> = sniffed.columns.iter().map(column_json).collect();
+        if columns.iter().any(|column| matches!(column, Json::Object(_))) {
+            members.push((b"columns".to_vec(), Json::Array(columns)));
         }
-        bracketed(b'{', &members, b'}')
+        Json::Object(members)
     }
 }
 
 /// A column of the options of a load: its name, or an object with its options.
-fn column_json(column: &SniffedColumn) -> Vec<u8> {
-    let mut members: Vec<_> =
-        column.written_options().iter().map(|(name, value)| member(name, &json_string(value))).collect();
-    let words: Vec<_> = column.evidence.null_words().iter().map(|word| json_string(&word.word)).collect();
+fn column_json(column: &SniffedColumn) -> Json {
+    let name = Json::Text(column.name.clone());
+    let options = column.written_options().into_iter();
+    let mut members: Vec<_> = options.map(|(name, value)| (name.into(), Json::Text(value))).collect();
+    let words: Vec<_> = column.evidence.null_words().iter().map(|word| Json::Text(word.word.clone())).collect();
     if !words.is_empty() {
-        members.push(member("null_if", &bracketed(b'[', &words, b']')));
+        members.push((b"null_if".to_vec(), Json::Array(words)));
     }
     if members.is_empty() {
-        return json_string(&column.name);
+        return name;
     }
-    members.insert(0, member("column", &json_string(&column.name)));
-    bracketed(b'{', &members, b'}')
+    members.push((b"column".to_vec(), name));
+    Json::Object(members)
+}
+
+/// The findings about a column. Guarded.
+fn finding_json(sniffed: &Sniffed, column: &SniffedColumn) -> Json {
+    let ruled_out = column.evidence.ruled_out().map(|ruled| {
+        let mut members = vec![
+            (b"type".to_vec(), Json::text(ruled.of.name())),
+            (b"value".to_vec(), Json::Text(ruled.value.to_bytes().to_vec())),
+            match ruled.place {
+                ValuePosition::Line(line) => (b"line".to_vec(), Json::literal(line)),
+                ValuePosition::Offset(offset) => (b"byte_offset".to_vec(), Json::literal(offset)),
+            },
+        ];
+        members.extend(sniffed.file_of(ruled).map(|file| (b"file".to_vec(), Json::text(&shown(file)))));
+        Json::Object(members)
+    });
+    Json::object([
+        ("name", Json::Text(column.name.clone())),
+        ("type", Json::text(column.type_name())),
+        ("nullable", Json::literal(column.evidence.is_nullable())),
+        ("ruled_out", Json::Array(ruled_out.collect())),
+    ])
 }
 
 /// The name of a table, with or without a schema, quoted for SQL. Guarded.
@@ -214,59 +219,4 @@ fn qualified(name: &str, value: &OptionValue) -> Result<Vec<u8>> {
             .collect();
         Ok(parts.join(b".".as_slice()))
     }
-}
-
-fn columns_json(sniffed: &Sniffed) -> Vec<u8> {
-    let columns: Vec<_> = sniffed
-        .columns
-        .iter()
-        .map(|column| {
-            let ruled_out: Vec<_> = column
-                .evidence
-                .ruled_out()
-                .map(|ruled| {
-                    let mut members = vec![member("type", &json_string(ruled.of.name().as_bytes()))];
-                    if let Some(file) = sniffed.file_of(ruled) {
-                        members.push(member("file", &json_string(to_server(&shown(file)).to_bytes())));
-                    }
-                    members.push(match ruled.place {
-                        ValuePosition::Line(line) => member("line", line.to_string().as_bytes()),
-                        ValuePosition::Offset(offset) => member("byte_offset", offset.to_string().as_bytes()),
-                    });
-                    members.push(member("value", &json_string(ruled.value.to_bytes())));
-                    bracketed(b'{', &members, b'}')
-                })
-                .collect();
-            let members = [
-                member("name", &json_string(&column.name)),
-                member("type", &json_string(column.type_name().as_bytes())),
-                member("nullable", if column.evidence.is_nullable() { b"true" } else { b"false" }),
-                member("ruled_out", &bracketed(b'[', &ruled_out, b']')),
-            ];
-            bracketed(b'{', &members, b'}')
-        })
-        .collect();
-    bracketed(b'[', &columns, b']')
-}
-
-fn member(name: &str, value: &[u8]) -> Vec<u8> {
-    [b"\"".as_slice(), name.as_bytes(), b"\": ", value].concat()
-}
-
-fn bracketed(open: u8, parts: &[Vec<u8>], close: u8) -> Vec<u8> {
-    [&[open], parts.join(b", ".as_slice()).as_slice(), &[close]].concat()
-}
-
-/// Bytes in the server's encoding, as a string of JSON.
-fn json_string(bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![b'"'];
-    for &byte in bytes {
-        match byte {
-            b'"' | b'\\' => out.extend([b'\\', byte]),
-            0..b' ' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
-        }
-    }
-    out.push(b'"');
-    out
 }

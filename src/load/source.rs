@@ -26,7 +26,7 @@ use crate::rows::row::Rows;
 use crate::rows::soft::OnError;
 use crate::server::expression::Expression;
 use crate::server::option_value::HeaderOption;
-use crate::server::relation::{OpenRelation, Relation, TupleDesc};
+use crate::server::relation::{OpenRelation, Relation, TupleDesc, name_of};
 use crate::server::server_text::from_server;
 
 /// A further file that an INSERT reads.
@@ -206,7 +206,7 @@ pub fn foreign_columns(
 ) -> Result<(CString, Vec<Column>)> {
     let relation = OpenRelation::open(foreign, pg_sys::AccessShareLock);
     let name = relation.get().name();
-    let mut columns = Wrapper::get()?.columns_of(relation.get(), &options.copy)?;
+    let mut columns = (Wrapper::get()?.columns)(relation.get(), &options.copy)?;
     drop(relation);
     for (column, field) in columns.iter_mut().zip(&mapping.fields) {
         // The set of rows that are rejected must not depend on the columns that are read.
@@ -338,7 +338,7 @@ fn add_names(relation: Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u
         match attributes.iter().find(is_it) {
             Some((attnum, _)) => mapping.add(name, *attnum)?,
             None => {
-                let why = if is_generated(relation.oid(), &name) { "generated column" } else { "field" };
+                let why = if is_generated(relation, &name) { "generated column" } else { "field" };
                 mapping.notes.push(format!("{why} \"{}\" of the file is ignored", from_server(&name)));
                 mapping.push(name, None);
             }
@@ -347,12 +347,9 @@ fn add_names(relation: Relation, mapping: &mut Mapping, header: Vec<Option<Vec<u
     Ok(())
 }
 
-fn is_generated(relid: pg_sys::Oid, name: &CStr) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        let attnum = pg_sys::get_attnum(relid, name.as_ptr());
-        attnum > 0 && pg_sys::get_attgenerated(relid, attnum) != 0
-    }
+fn is_generated(relation: Relation, name: &CStr) -> bool {
+    let is_it = |form: &pg_sys::FormData_pg_attribute| form.attgenerated != 0 && name_of(form) == name;
+    relation.descriptor().attributes().any(|form| !form.attisdropped && is_it(form))
 }
 
 /// Attributes that no field sets and that have a default: their indexes, and the initialized expressions. Serial and

@@ -16,9 +16,10 @@ use crate::input::source::Location;
 use crate::program::copy_question::{self, Insertion};
 use crate::program::mapping::Mapping;
 use crate::server::compat::{self, Rights};
+use crate::server::lock::lock_relation;
 use crate::server::lookup::{qualified_name, relation_name};
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::role::{refuse_right, require};
+use crate::server::role::{current_user, has_privileges_of, refuse_right, require};
 use crate::server::server_text::from_server;
 
 /// The kind of relation that a target is.
@@ -59,8 +60,7 @@ pub fn check_transaction(function: &CStr) {
 /// any test whether the file exists. Guarded.
 pub fn check_location(location: &Location) -> Result<()> {
     let (role, name, what) = match location {
-        // SAFETY: a guarded call.
-        Location::Below(below) => return check_usage(below.server, unsafe { pg_sys::GetUserId() }),
+        Location::Below(below) => return check_usage(below.server, current_user()),
         Location::File(_) | Location::Files(_) => (pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", "a file"),
         Location::Program(_) => {
             (pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", "an external program")
@@ -71,8 +71,7 @@ pub fn check_location(location: &Location) -> Result<()> {
         }
         Location::Client(_) | Location::Bytes(_) | Location::Query => return Ok(()),
     };
-    // SAFETY: guarded calls.
-    if unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role.into()) } {
+    if has_privileges_of(role.into()) {
         return Ok(());
     }
     let message = format!("permission denied to load from {what}");
@@ -103,8 +102,8 @@ impl Target {
             Error::new(Code::ERRCODE_UNDEFINED_TABLE, message)
         };
         let opened = OpenRelation::find(relid, lock).ok_or_else(missing)?;
-        // The lock of an INSERT, in addition to any stronger lock: the executor requires it. SAFETY: a guarded call.
-        unsafe { pg_sys::LockRelationOid(relid, pg_sys::RowExclusiveLock.cast_signed()) };
+        // The lock of an INSERT, in addition to any stronger lock: the executor requires it.
+        lock_relation(relid, pg_sys::RowExclusiveLock);
         let kind = kind(opened.get())?;
         if kind == TargetKind::Partitioned && options.table.lock == LockOption::Share {
             // At once, so that no lock is upgraded later, when the indexes of a partition are rebuilt.

@@ -19,9 +19,9 @@ use crate::server::relation::Relation;
 pub struct Wrapper {
     /// Are the routines those of this wrapper?
     pub owns: fn(Option<Node<'_, pg_sys::FdwRoutine>>) -> bool,
-    /// A table's file, and its format.
+    /// A table's file, and its format. Guarded.
     pub file: fn(pg_sys::Oid) -> Result<(Location, CopyOptions)>,
-    /// The columns of an open table's file.
+    /// The columns of an open table's file. Guarded; the current memory context must outlive them.
     pub columns: fn(Relation<'_>, &CopyOptions) -> Result<Vec<Column>>,
     /// Does one of its tables have a filter? Guarded.
     pub filters: fn(pg_sys::Oid) -> Result<bool>,
@@ -46,16 +46,6 @@ impl Wrapper {
     pub fn has(&self, rel: Node<'_, pg_sys::RelOptInfo>) -> bool {
         // SAFETY: a relation has valid routines, or null.
         (self.owns)(unsafe { Node::from_raw(rel.fdwroutine) })
-    }
-
-    /// A table's file, and its format. Guarded.
-    pub fn file_of(&self, relid: pg_sys::Oid) -> Result<(Location, CopyOptions)> {
-        (self.file)(relid)
-    }
-
-    /// The columns of an open table's file. Guarded; the current memory context must outlive them.
-    pub fn columns_of(&self, relation: Relation<'_>, copy: &CopyOptions) -> Result<Vec<Column>> {
-        (self.columns)(relation, copy)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`BufFile`] lives in the memory context in which it was made. The code that deletes the context, or that releases the
 //! set of a shared file, answers for it: both are unsafe. Several readers may share a file, if each goes to its own place
-//! first. The end of the transaction closes a file.
+//! first. The end of the transaction closes a file, unless it is a lasting one.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -38,9 +38,19 @@ pub struct Place {
 impl BufFile {
     /// Makes a file, with its own memory in this context. Guarded.
     pub fn temporary(memory: MemoryContext) -> BufFile {
+        BufFile::made_in(memory, false)
+    }
+
+    /// Makes a file that outlives the transaction, until it is closed. Guarded.
+    pub fn lasting() -> BufFile {
+        // SAFETY: this context is never deleted.
+        BufFile::made_in(unsafe { MemoryContext::from_raw(pg_sys::TopMemoryContext) }, true)
+    }
+
+    fn made_in(memory: MemoryContext, lasts: bool) -> BufFile {
         let _entered = memory.enter();
         prepare_tablespaces();
-        BufFile(Cell::new(Some(create(false))))
+        BufFile(Cell::new(Some(create(lasts))))
     }
 
     /// None for null.

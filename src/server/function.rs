@@ -213,26 +213,17 @@ impl ResultRows<'_> {
     }
 
     /// Adds a row. Guarded.
-    pub fn put(&self, row: &[SqlValue]) -> Result<()> {
+    pub fn put<const N: usize>(&self, row: &[SqlValue; N]) -> Result<()> {
         self.check(row.iter().map(SqlValue::kind))?;
-        let row: Vec<_> = row.iter().map(SqlValue::datum).collect();
-        // SAFETY: the values have the types of the set's attributes.
-        unsafe { self.put_datums(&row) };
-        Ok(())
-    }
-
-    /// Adds a row. Guarded.
-    ///
-    /// # Safety
-    /// The values have the types of the attributes.
-    pub unsafe fn put_datums(&self, row: &[Option<pg_sys::Datum>]) {
-        let mut nulls: Vec<_> = row.iter().map(Option::is_none).collect();
-        let mut values: Vec<_> = row.iter().map(|value| value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
-        // SAFETY: a guarded call; a value for each attribute.
+        let row = row.each_ref().map(SqlValue::datum);
+        let mut nulls = row.map(|value| value.is_none());
+        let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
+        // SAFETY: a guarded call; the values have the types of the set's attributes.
         unsafe {
             let (set, descriptor) = ((*self.0).setResult, (*self.0).setDesc);
             pg_sys::tuplestore_putvalues(set, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
         }
+        Ok(())
     }
 
     /// Adds a copy of a row of a table. Guarded.

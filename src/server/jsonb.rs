@@ -1,14 +1,15 @@
-//! Reads a jsonb object with the server's iterator. Names and values are in the server's encoding, which need not be
-//! UTF-8.
+//! Reads a jsonb object with the server's iterator, and makes one. Names and values are in the server's encoding, which
+//! need not be UTF-8.
 
 use std::ffi::{CStr, CString};
+use std::fmt::Display;
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::JsonbIteratorToken::{WJB_BEGIN_OBJECT, WJB_DONE, WJB_ELEM, WJB_KEY, WJB_VALUE};
 use pgrx::pg_sys::jbvType;
 
-use super::server_text::copied;
+use super::server_text::{copied, to_server};
 
 /// A value. Booleans and numbers are represented by their text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,58 @@ pub enum Json {
     Literal(Vec<u8>),
     Array(Vec<Json>),
     Object(Vec<(Vec<u8>, Json)>),
+}
+
+impl Json {
+    pub fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
+        Json::Object(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+
+    /// Text in the server's encoding. Guarded.
+    pub fn text(text: &str) -> Json {
+        Json::Text(to_server(text).into_bytes())
+    }
+
+    /// A number or a boolean.
+    pub fn literal(value: impl Display) -> Json {
+        Json::Literal(value.to_string().into_bytes())
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Json::Null => out.extend(b"null"),
+            Json::Literal(text) => out.extend(text),
+            Json::Text(text) => write_string(text, out),
+            Json::Array(elements) => {
+                for (i, element) in elements.iter().enumerate() {
+                    out.push(if i == 0 { b'[' } else { b',' });
+                    element.write(out);
+                }
+                out.extend(if elements.is_empty() { "[]" } else { "]" }.bytes());
+            }
+            Json::Object(members) => {
+                for (i, (name, value)) in members.iter().enumerate() {
+                    out.push(if i == 0 { b'{' } else { b',' });
+                    write_string(name, out);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.extend(if members.is_empty() { "{}" } else { "}" }.bytes());
+            }
+        }
+    }
+}
+
+fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            0..b' ' => out.extend(format!("\\u{byte:04x}").bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
 }
 
 /// A jsonb that this value owns, as the server stores it without compression. Words keep it aligned.
@@ -59,6 +112,13 @@ impl Jsonb {
         let (function, kind) = (pg_sys::F_JSONB_IN.into(), pg_sys::JSONBOID);
         // SAFETY: a guarded call of the type's input function, which only reads the string.
         unsafe { Jsonb::from_datum(pg_sys::OidInputFunctionCall(function, json.as_ptr().cast_mut(), kind, -1)) }
+    }
+
+    /// Makes a jsonb. Guarded.
+    pub fn of(json: &Json) -> Jsonb {
+        let mut text = Vec::new();
+        json.write(&mut text);
+        Jsonb::parse(&CString::new(text).unwrap_or_default())
     }
 
     /// All bytes, with the header.

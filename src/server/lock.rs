@@ -121,6 +121,12 @@ calls! {
         = ConditionalLockRelationOid(relation, (lock.cast_signed()));
 }
 
+/// Releases a lock on a relation that this transaction has taken. Guarded.
+pub fn unlock_relation(relation: pg_sys::Oid, lock: u32) {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::UnlockRelationOid(relation, lock.cast_signed()) }
+}
+
 /// Releases session-level locks when this process exits, after its transaction is aborted. Must be called before the
 /// process connects. Guarded.
 pub fn release_at_exit() {

@@ -200,6 +200,7 @@ calls! {
     pub fn relation_named(name: &CStr, schema: pg_sys::Oid) -> pg_sys::Oid = get_relname_relid(name, schema);
     pub fn relation_name(relation: pg_sys::Oid) -> Option<CString> = get_rel_name(relation);
     fn relation_persistence(relation: pg_sys::Oid) -> u8 = get_rel_persistence(relation);
+    fn namespace(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_namespace_oid(name, missing_ok);
     /// The schema of a relation; InvalidOid if the relation does not exist.
     pub fn schema_of(relation: pg_sys::Oid) -> pg_sys::Oid = get_rel_namespace(relation);
     pub fn schema_name(schema: pg_sys::Oid) -> Option<CString> = get_namespace_name(schema);
@@ -217,6 +218,11 @@ calls! {
 
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
     relation_persistence(relation) == pg_sys::RELPERSISTENCE_TEMP
+}
+
+/// The schema with a name; InvalidOid if it does not exist.
+pub fn schema_named(name: &CStr) -> pg_sys::Oid {
+    namespace(name, true)
 }
 
 /// The extension with a name; InvalidOid if it is not installed.

@@ -152,12 +152,7 @@ impl<'a> Relation<'a> {
 
     /// Returns the OIDs of the relations that this one is a partition of, directly or through others. Guarded.
     pub fn ancestors(self) -> Vec<pg_sys::Oid> {
-        if !self.form().relispartition {
-            return Vec::new();
-        }
-        let oid = self.oid();
-        // SAFETY: a guarded call, whose closure owns nothing, returns a list of OIDs.
-        unsafe { NodeList::<pg_sys::Node>::from_raw(c::guard(|| c::get_partition_ancestors(oid))) }.oids().collect()
+        if self.form().relispartition { ancestors_of(self.oid()) } else { Vec::new() }
     }
 
     /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
@@ -206,6 +201,12 @@ impl<'a> Relation<'a> {
         self.index()
             .map_or_else(Vec::new, |form| unsafe { (*self.get().rd_index).indkey.values.as_slice(form.keys).to_vec() })
     }
+}
+
+/// The relations that a partition belongs to, directly or through others. Guarded.
+pub fn ancestors_of(oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
+    // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
+    unsafe { NodeList::<pg_sys::Node>::from_raw(c::guard(|| c::get_partition_ancestors(oid))) }.oids().collect()
 }
 
 /// What pg_index says of an index.

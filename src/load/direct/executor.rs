@@ -127,7 +127,7 @@ impl Executor {
 ///
 /// `inserted`: the attributes that rows give values to; `conditions`: those of the where option; `instrument`: the figures
 /// to measure for triggers. Guarded; allocates in the current memory context.
-pub fn set_up(relation: Relation<'_>, inserted: &[i16], conditions: NodeList<'_>, instrument: i32) -> Executor {
+pub fn set_up(relation: Relation<'_>, inserted: &[i16], conditions: NodeList<'static>, instrument: i32) -> Executor {
     make(relation, inserted, conditions, instrument, None)
 }
 
@@ -135,7 +135,7 @@ pub fn set_up(relation: Relation<'_>, inserted: &[i16], conditions: NodeList<'_>
 fn make(
     relation: Relation<'_>,
     inserted: &[i16],
-    conditions: NodeList<'_>,
+    conditions: NodeList<'static>,
     instrument: i32,
     other: Option<&Executor>,
 ) -> Executor {

@@ -18,11 +18,11 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::origin::{Origin, Trail};
 use crate::error::{Error, Result};
+use crate::guc;
 use crate::heap::append::{Appended, Appender, Traits};
 use crate::heap::append_lock::AppendLock;
 use crate::heap::toast::FormedTuple;
 use crate::index::index_keys::Collector;
-use crate::load::memory;
 use crate::rows::row::RowArrays;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{KeptRelation, Relation};
@@ -137,7 +137,7 @@ impl Heap {
         let attributes = attributes(relation.descriptor());
         let out_of_memory = || Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory");
         let layout = Layout::new(&attributes, stamp, TOAST_TUPLE_THRESHOLD).ok_or_else(out_of_memory)?;
-        let batch = PageBatch::new(memory::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
+        let batch = PageBatch::new(guc::batch_pages(), reserve(relation), stamp.frozen).ok_or_else(out_of_memory)?;
         Ok(Heap {
             relation,
             layout,
@@ -338,7 +338,7 @@ impl Heap {
             let first = self.appender.append(&mut self.batch, append_lock)?;
             // Only where batches need no WAL flush; otherwise few large batches are faster.
             if self.appender.is_contended() && !self.appender.traits().existed {
-                self.early = memory::batch_pages() / EARLY;
+                self.early = guc::batch_pages() / EARLY;
             }
             self.collect_keys(first)?;
             if let Some(trail) = &mut self.trail {

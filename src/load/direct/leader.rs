@@ -213,7 +213,7 @@ impl Leader {
             ..Figures::default()
         };
         self.phases().show(|figures| figures.workers = 0);
-        let rejects = Rejects::new(copy, std::ptr::null_mut());
+        let rejects = Rejects::new(copy, None);
         self.process.switch_to_file(rows, policy_of(copy), projection, rejects, traces);
         self.files.current = (!self.files.further.is_empty()).then_some((options, mapping));
         Ok(true)

@@ -76,7 +76,7 @@ pub struct Beginning {
 #[derive(Debug)]
 pub enum Pull {
     /// The query that makes the rows; there is no file.
-    Query(*mut Query),
+    Query(&'static Query),
     /// The plan that rows of the file go through.
     Join(Join),
 }

@@ -30,7 +30,7 @@ pub struct Rejects {
     /// Most rejects to keep; None if rejects are not kept.
     pub(super) keep: Option<u64>,
     /// In the leader: the spool for rejects. A worker sends them to the leader.
-    spool: *mut Spool,
+    spool: Option<&'static Spool>,
     /// Most rejects of the load.
     pub limit: Option<u64>,
     /// The limit in the user's options.
@@ -83,7 +83,7 @@ pub struct TooMuch {
 
 impl Rejects {
     /// State for a file that is read in order.
-    pub fn new(options: &CopyOptions, spool: *mut Spool) -> Rejects {
+    pub fn new(options: &CopyOptions, spool: Option<&'static Spool>) -> Rejects {
         let limit = options.reject_limit.and_then(Limit::rows);
         let keep = (options.on_error == OnError::Table).then(guc::reject_cap);
         Rejects { keep, spool, limit, named: limit.unwrap_or(0), tallies: None, pins: Pins::default() }
@@ -99,31 +99,25 @@ impl Rejects {
         self.keep.is_some()
     }
 
-    fn spool(&self) -> Option<&Spool> {
-        // SAFETY: the load's spool outlives its processes.
-        unsafe { self.spool.as_ref() }
-    }
-
     /// In the leader: may one more reject be kept?
     pub fn has_room(&self) -> bool {
-        self.spool().is_some_and(|spool| spool.count < spool.most)
+        self.spool.is_some_and(Spool::has_room)
     }
 
     /// In the leader: the id of the load whose rejects the view bulk_rejects will show.
     pub fn kept_by(&self) -> Option<i64> {
-        self.spool().and_then(Spool::view_of)
+        self.spool.and_then(Spool::view_of)
     }
 
     /// Counts further rejects, but keeps none.
     pub fn forget_spool(&mut self) {
         self.keep = self.keep.map(|_| 0);
-        self.spool = std::ptr::null_mut();
+        self.spool = None;
     }
 
     /// In the leader: keeps a reject that a worker has sent. Guarded.
     pub fn keep_bytes(&mut self, reject: &[u8]) {
-        // SAFETY: the load's spool outlives its processes.
-        if let Some(spool) = unsafe { self.spool.as_mut() } {
+        if let Some(spool) = self.spool {
             spool.push(reject);
         }
     }

@@ -18,7 +18,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::join::{self, Join};
 use super::process::{Beginning, InBlock, Process, Pull};
 use crate::error::{self, Error, OrRaise};
-use crate::load::query::{self, Query};
+use crate::load::query::Query;
 use crate::load::rejects::Complaint;
 use crate::program::defaults::Default;
 use crate::program::projection::{self, Made};
@@ -109,9 +109,9 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         let (slot, econtext, estate) = (e.slot().as_ptr(), e.context().as_ptr(), e.estate());
         let (per_tuple, target) = (e.context().memory(), e.relation());
         let arrays = e.arrays();
-        let (mut query, mut join) = (std::ptr::null_mut(), std::ptr::null());
+        let (mut query, mut join) = (None, std::ptr::null());
         match (*writer).pull.as_ref() {
-            Some(Pull::Query(own)) => query = *own,
+            Some(Pull::Query(own)) => query = Some(*own),
             Some(Pull::Join(own)) => {
                 own.belong(process.cast(), fetch);
                 join = &raw const *own;
@@ -138,10 +138,11 @@ unsafe fn rows(process: *mut Process, memory: pg_sys::MemoryContext, violation: 
         };
         loop {
             pg_sys::CurrentMemoryContext = per_tuple;
-            if !query.is_null() || !join.is_null() {
-                let is_query = !query.is_null();
-                let more =
-                    if is_query { next_of_query(process, query, arrays) } else { next_of_join(process, join, arrays) };
+            if query.is_some() || !join.is_null() {
+                let more = match query {
+                    Some(query) => next_of_query(process, query, arrays),
+                    None => next_of_join(process, join, arrays),
+                };
                 if !more {
                     break;
                 }
@@ -321,7 +322,7 @@ fn raise_malformed() {
 ///
 /// # Safety
 /// A plain frame; a valid process that has this query, and the arrays of its slot.
-unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArrays) -> bool {
+unsafe fn next_of_query(process: *mut Process, query: &Query, arrays: RowArrays) -> bool {
     // SAFETY: a plain frame, and a valid process; nothing here has a destructor.
     unsafe {
         let (rows, writer) = (&raw mut (*process).rows, &raw mut (*process).writer);
@@ -334,7 +335,7 @@ unsafe fn next_of_query(process: *mut Process, query: *mut Query, arrays: RowArr
         }
         // Errors of the query itself are not about one of its rows.
         (*rows).context.is_quiet = true;
-        let more = query::next(query, arrays);
+        let more = query.next(arrays);
         (*rows).context.is_quiet = false;
         if more {
             (*rows).count_row_of_query();

@@ -26,7 +26,6 @@ use super::process::{Beginning, Pull, Writer};
 use super::row_loop;
 use crate::error::{Error, OrRaise, Result};
 use crate::load::options::LoadOptions;
-use crate::load::query;
 use crate::load::report::Counts;
 use crate::load::{Load, Request};
 use crate::rows::context::copy_context;
@@ -140,7 +139,7 @@ unsafe fn work_on_file(leader: *mut Leader) {
         }
         ((*process).beginning, (*process).writer.records) = (None, u64::MAX);
         if let Some(Pull::Query(query)) = (*process).writer.pull {
-            query::finish(query);
+            query.finish();
         }
         point_plain!("load.rows");
         if (*leader).is_last() {

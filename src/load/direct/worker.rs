@@ -208,7 +208,7 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
     if options.is_statement() {
         defaults.be_sparing();
     }
-    let mut rejects = Rejects::new(&options.copy, std::ptr::null_mut());
+    let mut rejects = Rejects::new(&options.copy, None);
     if rejects.limit.is_some() {
         rejects.tallies = Some(team.slice(task.rejects).into());
     }

@@ -16,7 +16,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::{LoadOptions, Once};
 use crate::error::{Error, Result};
+use crate::input::directory::file_of;
 use crate::input::source::{Bytes, LargeObject, Location};
+use crate::load::wrapper::Wrapper;
 use crate::rows::soft::OnError;
 use crate::server::option_value::{invalid, text};
 
@@ -89,6 +91,16 @@ impl<'a> Given<'a> {
                 }
             }
         }
+    }
+}
+
+/// The location of a path: a file, a program's command, or a file below a server's directory. Guarded.
+pub fn location(path: &CStr, is_program: bool, server: Option<&CStr>) -> Result<Location> {
+    match server {
+        Some(_) if is_program => Err(invalid("cannot specify both program and server")),
+        Some(server) => Ok(Location::Below(file_of(server, path, Wrapper::get()?.owns)?)),
+        None if is_program => Ok(Location::Program(path.to_owned())),
+        None => Ok(Location::File(path.to_owned())),
     }
 }
 

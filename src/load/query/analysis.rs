@@ -2,21 +2,35 @@
 //!
 //! The guarded steps keep their results in a [`QueryAnalysis`]; between them, a plain frame calls the parser's own
 //! functions. The columns are coerced first; then a query of all the target's attributes is put over them ([`over`]).
+//!
+//! **Set-returning functions.** If the query reads from one function in FROM, its rows come one by one.
+//! A function scan collects all rows before the first one is used. ProjectSet returns the rows of a function in a
+//! select list one by one, if the function supports that (ExecProjectSet). So if a query reads from one function only,
+//! the function moves into the select list of a subquery:
+//!
+//! ```text
+//!   SELECT a, b FROM f(…)        SELECT a, b FROM (SELECT (r).a, (r).b FROM (SELECT f(…) AS r) …)
+//! ```
+//!
+//! SQL functions that are not volatile stay where they are, because the planner inlines them. So do functions with a
+//! column definition list, and those WITH ORDINALITY.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_char};
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::{Query, function};
+use super::Query;
 use crate::error::{Error, OrRaise};
 use crate::load::options::LoadOptions;
 use crate::load::{Program, source};
 use crate::program::assignment::{assign, complain_at};
 use crate::program::volatile::{self, UserCall};
-use crate::server::node::make::{null, select, subquery, target, values, variable};
+use crate::server::lookup::{language_of, volatility};
+use crate::server::memory_context::MemoryContext;
+use crate::server::node::make::{node, null, select, subquery, target, values, variable};
 use crate::server::node::{Node, NodeList};
-use crate::server::relation::Relation;
+use crate::server::relation::{Relation, TupleDesc, name_of};
 use crate::server::unguarded::{self as c, Opaque, guarded};
 
 /// The state of a query's analysis.
@@ -47,12 +61,18 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &mut LoadOptions, pr
             return;
         }
         let text = (*analysis).text.as_ptr();
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(within_text),
-            arg: text.cast_mut().cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
+        let plans = c::in_context(within_text, text.cast_mut().cast(), || plan(analysis, text));
+        guarded(|| (*analysis).end(NodeList::from_raw(plans), options, program));
+    }
+}
+
+/// Analyzes, rewrites and plans the text.
+///
+/// # Safety
+/// As [`analyze`], with its analysis and the analysis's text.
+unsafe fn plan(analysis: *mut QueryAnalysis, text: *const c_char) -> *mut pg_sys::List {
+    // SAFETY: the frame is plain; objects made here live as long as the analysis, which one step at a time uses.
+    unsafe {
         let select = parse(text);
         // As transformInsertStmt (analyze.c), except for DEFAULT.
         let state = c::make_parsestate(std::ptr::null_mut());
@@ -86,9 +106,7 @@ pub unsafe fn analyze(relation: Relation<'static>, options: &mut LoadOptions, pr
         let rewritten = c::pg_rewrite_query(query.as_ptr());
         // Views are expanded.
         guarded(|| (*analysis).call = Node::from_raw(rewritten.cast()).and_then(volatile::call_in));
-        let plans = c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut());
-        pg_sys::error_context_stack = context.previous;
-        guarded(|| (*analysis).end(NodeList::from_raw(plans), options, program));
+        c::pg_plan_queries(rewritten, text, 0, std::ptr::null_mut())
     }
 }
 
@@ -106,7 +124,7 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut QueryAnalys
         rows: Vec::new(),
         call: None,
     };
-    PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(analysis)
+    MemoryContext::current().keep(analysis)
 }
 
 /// Raises unless the text parses as a query. [`analyze`] does the rest, when the query runs.
@@ -114,17 +132,8 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut QueryAnalys
 /// # Safety
 /// A plain frame; a string that outlives the call.
 pub unsafe fn check(text: *const c_char) {
-    // SAFETY: the frame is plain; the context outlives the parser's call.
-    unsafe {
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(within_text),
-            arg: text.cast_mut().cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        parse(text);
-        pg_sys::error_context_stack = context.previous;
-    }
+    // SAFETY: the frame is plain, and the string outlives the parser's call.
+    unsafe { c::in_context(within_text, text.cast_mut().cast(), || parse(text)) };
 }
 
 /// Parses the text, which must be one query.
@@ -201,7 +210,7 @@ impl QueryAnalysis {
             Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
         }
         // SAFETY: nothing else refers to the query.
-        unsafe { function::let_stream(query) };
+        unsafe { let_stream(query) };
         self.columns = query.targets().iter().filter(|entry| !entry.resjunk).map(column_of).collect();
         query
     }
@@ -229,15 +238,15 @@ impl QueryAnalysis {
         // Attributes without a column get their defaults.
         options.columns.names = Some(self.names.iter().take(count).cloned().collect());
         let sets = self.attributes.iter().take(count).filter_map(|attnum| usize::try_from(attnum - 1).ok());
-        program.query = Some(Query {
+        program.query = Some(MemoryContext::current().keep(Query {
             text: self.text.clone(),
             plan,
-            running: std::ptr::null_mut(),
-            is_active: false,
+            running: Cell::new(std::ptr::null_mut()),
+            is_active: Cell::new(false),
             sets: sets.collect(),
             call: self.call,
             reads_target: plan.relations().oids().any(|oid| loaded.contains(&oid)),
-        });
+        }));
     }
 }
 
@@ -283,6 +292,97 @@ fn targets(analysis: &QueryAnalysis) -> NodeList<'static, pg_sys::TargetEntry> {
         target(column.map_or_else(|| null(form), |(_, column)| *column), form.attnum, None)
     };
     analysis.relation.descriptor().attributes().map(value).collect()
+}
+
+/// SQL functions (pg_language.dat)
+const SQL: u32 = 14;
+/// PROVOLATILE_VOLATILE (pg_proc.h)
+const VOLATILE: u8 = b'v';
+
+/// Changes an analyzed query so that its rows come one by one, if it reads from a single function. Guarded.
+///
+/// # Safety
+/// Nothing else refers to the query.
+unsafe fn let_stream(query: Node<'_, pg_sys::Query>) {
+    let Some(entry) = only_function(query) else { return };
+    let Some(call) = entry.functions().first().and_then(|function| function.call()) else { return };
+    let (mut kind, mut descriptor) = (pg_sys::InvalidOid, std::ptr::null_mut());
+    // SAFETY: a guarded call with an expression.
+    let class = unsafe { pg_sys::get_expr_result_type(call.as_ptr(), &raw mut kind, &raw mut descriptor) };
+    let row = match class {
+        pg_sys::TypeFuncClass::TYPEFUNC_SCALAR => None,
+        // SAFETY: a composite type has a descriptor.
+        pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE => Some(unsafe { TupleDesc::from_raw(descriptor) }),
+        _ => return,
+    };
+    // SAFETY: a guarded call; nothing else refers to the query. The call is now one level deeper, or two.
+    unsafe { pg_sys::IncrementVarSublevelsUp(call.as_ptr(), 1 + i32::from(row.is_some()), 0) };
+    let column = target(call, 1, Some(c"r"));
+    let below = select([column].into_iter().collect(), None, false, true);
+    let below = row.map_or(below, |row| select(fields_of(column, row), Some(subquery(below)), false, false));
+    // SAFETY: nothing else refers to the query.
+    unsafe {
+        (*entry.as_ptr()).functions = std::ptr::null_mut();
+        (*entry.as_ptr()).rtekind = pg_sys::RTEKind::RTE_SUBQUERY;
+        (*entry.as_ptr()).subquery = below.as_ptr();
+    }
+}
+
+/// The function that the query reads from, if it reads from nothing else and its rows can come one by one. Guarded.
+fn only_function(query: Node<'_, pg_sys::Query>) -> Option<Node<'_, pg_sys::RangeTblEntry>> {
+    let from = query.jointree()?.fromlist();
+    let place = from.first().filter(|_| from.len() == 1)?.as_a::<pg_sys::RangeTblRef>()?.rtindex;
+    let entry = query.rtable().get(usize::try_from(place - 1).ok()?)?;
+    if entry.rtekind != pg_sys::RTEKind::RTE_FUNCTION || entry.funcordinality || entry.lateral {
+        return None;
+    }
+    let function = entry.functions().first().filter(|_| entry.functions().len() == 1)?;
+    let is_fit = function.funccolnames.is_null() && is_worth_it(function.call()?) && !names_whole_row(query, place);
+    is_fit.then_some(entry)
+}
+
+/// Does the call return a set, and is it not inlined (inline_set_returning_function, clauses.c)? Guarded.
+fn is_worth_it(call: Node<'_>) -> bool {
+    let Some(call) = call.as_a::<pg_sys::FuncExpr>() else { return false };
+    let function = call.funcid;
+    call.funcretset && (language_of(function) != Some(SQL) || volatility(function) == VOLATILE)
+}
+
+/// Does the query use whole rows or system columns of the relation, or sublinks, CTEs or row marks? Guarded.
+fn names_whole_row(query: Node<'_, pg_sys::Query>, place: i32) -> bool {
+    // References from nested levels are not searched for.
+    if query.hasSubLinks || !query.cteList.is_null() || !query.rowMarks.is_null() {
+        return true;
+    }
+    let quals = query.jointree().and_then(|from| from.quals());
+    let expressions = [query.targets().node(), quals, query.having()];
+    let attributes = |node: Node<'_>| node.attributes(place.cast_unsigned()).numbers();
+    expressions.into_iter().flatten().flat_map(attributes).any(|attnum| attnum <= 0)
+}
+
+/// The fields of a query's only column, which has this row type. Guarded.
+fn fields_of<'a>(column: Node<'a, pg_sys::TargetEntry>, row: TupleDesc<'_>) -> NodeList<'a, pg_sys::TargetEntry> {
+    let field = |form: &pg_sys::FormData_pg_attribute| {
+        let value = if form.attisdropped { null(form) } else { field_of(column, form) };
+        target(value, form.attnum, Some(name_of(form)))
+    };
+    row.attributes().map(field).collect()
+}
+
+/// A field of a column of the only relation. Guarded.
+fn field_of<'a>(column: Node<'a, pg_sys::TargetEntry>, form: &pg_sys::FormData_pg_attribute) -> Node<'a> {
+    // SAFETY: a guarded call, and the fields of such a node.
+    unsafe {
+        let field = node(pg_sys::FieldSelect {
+            xpr: pg_sys::Expr { type_: pg_sys::NodeTag::T_FieldSelect },
+            arg: pg_sys::makeVarFromTargetEntry(1, column.as_ptr()).cast(),
+            fieldnum: form.attnum,
+            resulttype: form.atttypid,
+            resulttypmod: form.atttypmod,
+            resultcollid: form.attcollation,
+        });
+        field.node()
+    }
 }
 
 /// Raises if there are too few or too many columns for the target's.

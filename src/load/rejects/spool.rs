@@ -4,17 +4,18 @@
 //! closes. A process runs one job at a time; after that has failed and its transaction has ended, the job [takes](take)
 //! the spool.
 
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Reject;
 use crate::error::{Error, Result, out_of_memory};
 use crate::guc;
-use crate::load::memory;
+use crate::server::buf_file::{BufFile, Place};
+use crate::server::memory_context::MemoryContext;
 
 /// The load that the rejects belong to.
 #[derive(Debug, Clone)]
@@ -36,16 +37,15 @@ pub struct About {
 #[derive(Debug)]
 pub struct Spool {
     pub about: About,
-    memory: Vec<u8>,
-    file: *mut pg_sys::BufFile,
+    memory: RefCell<Vec<u8>>,
+    file: OnceCell<BufFile>,
     /// Transactions do not close the file.
     survives: bool,
     /// The file is incomplete.
-    broken: bool,
-    /// Rejects that are kept.
-    pub count: u64,
-    /// Most rejects to keep.
-    pub most: u64,
+    broken: Cell<bool>,
+    /// Rejects that are kept, and the most to keep.
+    count: Cell<u64>,
+    most: u64,
 }
 
 /// The spool that survives its transaction, or null.
@@ -60,104 +60,109 @@ pub fn take() -> Option<Box<Spool>> {
 
 impl Spool {
     /// Makes the spool of a load that begins. It lives as long as the current memory context, or survives it. Guarded.
-    pub fn open(about: About, survives: bool) -> *mut Spool {
-        let most = guc::reject_cap();
-        let spool =
-            Spool { about, memory: Vec::new(), file: std::ptr::null_mut(), survives, broken: false, count: 0, most };
+    pub fn open(about: About, survives: bool) -> &'static Spool {
+        let (memory, file, broken, count) = Default::default();
+        let spool = Spool { about, memory, file, survives, broken, count, most: guc::reject_cap() };
         if !survives {
-            return PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(spool);
+            return MemoryContext::current().keep(spool);
         }
-        if let Some(mut old) = take() {
+        if let Some(old) = take() {
             old.close();
         }
         let spool = Box::into_raw(Box::new(spool));
         SURVIVING.store(spool, Relaxed);
-        spool
+        // SAFETY: the spool stays until it is taken, after its load has ended.
+        unsafe { &*spool }
+    }
+
+    /// The number of rejects that are kept.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// May one more reject be kept?
+    pub fn has_room(&self) -> bool {
+        self.count() < self.most
     }
 
     /// The id of the load whose rejects the view bulk_rejects will show; None if it may show none.
     pub fn view_of(&self) -> Option<i64> {
-        let is_kept = self.about.load_id != 0 && self.count > 0 && !self.about.may_exceed_share;
+        let is_kept = self.about.load_id != 0 && self.count() > 0 && !self.about.may_exceed_share;
         is_kept.then_some(self.about.load_id)
     }
 
     /// Adds bytes of [`Reject::write`], unless the spool is full. Guarded.
-    pub fn push(&mut self, reject: &[u8]) {
-        if self.count >= self.most {
+    pub fn push(&self, reject: &[u8]) {
+        if !self.has_room() {
             return;
         }
-        if self.memory.try_reserve(reject.len().saturating_add(size_of::<u64>())).is_err() {
+        let mut memory = self.memory.borrow_mut();
+        if memory.try_reserve(reject.len().saturating_add(size_of::<u64>())).is_err() {
             out_of_memory().raise();
         }
-        self.count += 1;
-        self.memory.extend((reject.len() as u64).to_ne_bytes());
-        self.memory.extend(reject);
-        if self.memory.len() >= memory::reject_bytes() {
-            self.spill();
+        self.count.set(self.count() + 1);
+        memory.extend((reject.len() as u64).to_ne_bytes());
+        memory.extend(reject);
+        if memory.len() >= guc::reject_bytes() {
+            let file = self.file.get_or_init(|| match self.survives {
+                true => BufFile::lasting(),
+                false => BufFile::temporary(MemoryContext::of_transaction()),
+            });
+            self.spill(file, &mut memory);
         }
     }
 
-    fn spill(&mut self) {
-        // SAFETY: guarded calls; the file's own memory lives as long as the spool.
-        unsafe {
-            if self.file.is_null() {
-                let memory = if self.survives { pg_sys::TopMemoryContext } else { pg_sys::CurTransactionContext };
-                let old = pg_sys::MemoryContextSwitchTo(memory);
-                pg_sys::PrepareTempTablespaces();
-                self.file = pg_sys::BufFileCreateTemp(self.survives);
-                pg_sys::MemoryContextSwitchTo(old);
-            }
-            // An error in between leaves part of the bytes in the file.
-            self.broken = true;
-            pg_sys::BufFileWrite(self.file, self.memory.as_mut_ptr().cast(), self.memory.len());
-            self.broken = false;
-        }
-        self.memory.clear();
+    fn spill(&self, file: &BufFile, memory: &mut Vec<u8>) {
+        // An error in between leaves part of the bytes in the file.
+        self.broken.set(true);
+        file.write(memory);
+        self.broken.set(false);
+        memory.clear();
     }
 
-    /// Reads the rejects in the order in which they were added. Afterwards none can be added. Guarded.
-    pub fn for_each(&mut self, mut look: impl FnMut(Reject) -> Result<()>) -> Result<()> {
+    /// Reads the rejects in the order in which they were added. Afterwards none can be added. Memory that `look` allocates
+    /// is freed after each reject. Guarded.
+    pub fn for_each(&self, mut look: impl FnMut(Reject) -> Result<()>) -> Result<()> {
         let damaged = || Error::new(Code::ERRCODE_INTERNAL_ERROR, "the rejects of the load cannot be read");
-        if self.broken {
+        if self.broken.get() {
             return Err(damaged().detail("They could not be written to a temporary file."));
         }
-        if !self.file.is_null() {
+        let file = self.file.get();
+        if let Some(file) = file {
             // Memory has the last rejects.
-            self.spill();
-            // SAFETY: guarded calls on the file.
-            unsafe { pg_sys::BufFileSeek(self.file, 0, 0, libc::SEEK_SET) };
-            let read = |len: usize| {
+            self.spill(file, &mut self.memory.borrow_mut());
+            file.go_to(Place::default());
+        }
+        let kept = self.memory.borrow();
+        let mut rest = kept.as_slice();
+        let mut read = |len: usize| match file {
+            Some(file) => {
                 let mut bytes = vec![0u8; len];
-                // SAFETY: as above; the buffer has this length.
-                let got = unsafe { pg_sys::BufFileRead(self.file, bytes.as_mut_ptr().cast(), len) };
-                (got == len).then_some(bytes)
-            };
-            for _ in 0..self.count {
-                pgrx::check_for_interrupts!();
-                let len = read(8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
-                let len = len.and_then(|len| usize::try_from(len).ok());
-                look(len.and_then(read).as_deref().and_then(Reject::read).ok_or_else(damaged)?)?;
+                file.fill(&mut bytes).then_some(bytes)
             }
-            return Ok(());
+            None => rest.split_off(..len).map(<[u8]>::to_vec),
+        };
+        let row = MemoryContext::current().child(c"pg_bulk reject");
+        for _ in 0..self.count() {
+            pgrx::check_for_interrupts!();
+            let len = read(8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
+            let bytes = len.and_then(|len| usize::try_from(len).ok()).and_then(&mut read);
+            let reject = bytes.as_deref().and_then(Reject::read).ok_or_else(damaged)?;
+            let entered = row.enter();
+            look(reject)?;
+            drop(entered);
+            // SAFETY: a guarded call; what was allocated for this reject is not used any more.
+            unsafe { pg_sys::MemoryContextReset(row.as_ptr()) };
         }
-        let mut rest = &*self.memory;
-        while let Some((len, more)) = rest.split_first_chunk() {
-            let len = usize::try_from(u64::from_ne_bytes(*len)).unwrap_or(usize::MAX);
-            let (reject, more) = more.split_at_checked(len).ok_or_else(damaged)?;
-            look(Reject::read(reject).ok_or_else(damaged)?)?;
-            rest = more;
-        }
+        // SAFETY: as above.
+        unsafe { row.delete() };
         Ok(())
     }
 
     /// Closes the file. Guarded.
-    pub fn close(&mut self) {
-        let file = std::mem::replace(&mut self.file, std::ptr::null_mut());
-        if !file.is_null() {
-            // SAFETY: a file that is open: the transaction that made it has not ended, or it outlives transactions.
-            unsafe { pg_sys::BufFileClose(file) };
-        }
-        self.memory = Vec::new();
-        self.count = 0;
+    pub fn close(&self) {
+        self.file.get().inspect(|file| file.close());
+        self.memory.take();
+        self.count.set(0);
     }
 }

@@ -54,7 +54,7 @@ pub fn begin(
         _ => None,
     };
     let request = Request { json, ..Request::new(options, path) };
-    let load = Load::new(request, target, memory.as_ptr());
+    let load = Load::new(request, target, memory);
     let load = memory.keep(Load { mapping, rows: Some(rows), writer: Writer::Direct, ..load });
     load.program.where_clause = clause;
     load.begin_rows();
@@ -82,7 +82,7 @@ pub unsafe fn wait(load: *mut Load, relation: Relation<'static>) -> Few {
         let few = guarded(|| few_of(&mut *load));
         pg_sys::error_context_stack = context.previous;
         if !few.data.is_null() {
-            guarded(|| pg_sys::MemoryContextDelete((*load).memory));
+            guarded(|| (*load).memory.delete());
         }
         few
     }
@@ -130,12 +130,12 @@ fn few_of(load: &mut Load) -> Few {
 pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
     // SAFETY: this function's contract covers the load, which is used by one step at a time.
     unsafe {
-        pg_sys::CurrentMemoryContext = (*load).memory;
+        pg_sys::CurrentMemoryContext = (*load).memory.as_ptr();
         run_statement(load);
         pg_sys::CurrentMemoryContext = caller;
         let rows = (*load).measures.counts.loaded;
         // This drops the load.
-        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
+        guarded(|| (*load).memory.delete());
         rows
     }
 }

@@ -302,7 +302,7 @@ fn of_foreign(insertion: &Insertion) -> Answer<()> {
     if (Wrapper::get().or_raise().filters)(insertion.foreign).or_raise() {
         return no("The foreign table has the option filter.");
     }
-    let (_, copy) = Wrapper::get().or_raise().file_of(insertion.foreign).or_raise();
+    let (_, copy) = (Wrapper::get().or_raise().file)(insertion.foreign).or_raise();
     if copy.dialect.default.is_some() {
         return no("The foreign table has the option default.");
     }

@@ -348,7 +348,7 @@ fn explain_source(insertion: &Insertion, runs: bool, es: Explain<'_>) -> Result<
     if !runs {
         return Ok(());
     }
-    let (location, copy) = Wrapper::get()?.file_of(insertion.foreign)?;
+    let (location, copy) = (Wrapper::get()?.file)(insertion.foreign)?;
     match &location {
         Location::Client(_) => return Ok(()),
         Location::Program(command) => es.string(c"Foreign Program", command),

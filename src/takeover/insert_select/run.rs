@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::insertion::{Insertion, Reach};
@@ -12,10 +11,11 @@ use crate::load::direct::{Joined, Statement};
 use crate::load::options::LoadOptions;
 use crate::load::source::FurtherFile;
 use crate::load::target::{Target, TargetKind};
-use crate::load::{Load, Request, Writer, direct, memory_context, run_statement, source, summary};
+use crate::load::{Load, Request, Writer, direct, report, run_statement, source};
 use crate::program::Nodes;
 use crate::program::copy_question;
 use crate::program::mapping::Mapping;
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::unguarded::guarded;
 
@@ -70,13 +70,13 @@ pub unsafe fn run(
             let joined = guarded(|| Joined::new(joined, reach == Reach::Everywhere).ok_or_else(no_file).or_raise());
             (*load).program.joined = Some(joined);
         }
-        pg_sys::CurrentMemoryContext = (*load).memory;
+        pg_sys::CurrentMemoryContext = (*load).memory.as_ptr();
         guarded(|| open(&mut *load, insertions, plan));
         let exclusively = guarded(|| renew(&mut *load));
         run_statement(load);
         pg_sys::CurrentMemoryContext = caller;
         let outcome = LoadOutcome { exclusively, ..LoadOutcome::of(&*load) };
-        guarded(|| pg_sys::MemoryContextDelete((*load).memory));
+        guarded(|| (*load).memory.delete());
         outcome
     }
 }
@@ -88,9 +88,8 @@ fn begin(insertions: &[Insertion]) -> *mut Load {
     let (options, path) = options_of(insertion);
     let mut target = Target::open(insertion.target, &options).or_raise();
     target.close();
-    let memory = memory_context();
-    let load = Load { writer: Writer::Direct, ..Load::new(Request::new(options, path), target, memory) };
-    PgMemoryContexts::For(memory).leak_and_drop_on_delete(load)
+    let memory = MemoryContext::current().child(c"bulk_load");
+    memory.keep(Load { writer: Writer::Direct, ..Load::new(Request::new(options, path), target, memory) })
 }
 
 /// The options of an insertion's foreign table, and the path of its file. Guarded.
@@ -121,7 +120,7 @@ fn open(load: &mut Load, insertions: &[Insertion], plan: Option<Node<'_, pg_sys:
     for insertion in others {
         let (options, path) = options_of(insertion);
         let (mapping, projection) = mapping_of(insertion, plan);
-        load.request.also.push(summary::described(&options.location));
+        load.request.also.push(report::described(&options.location));
         load.more.push(FurtherFile { options, path, mapping, projection });
     }
     for insertion in insertions {

@@ -195,7 +195,7 @@ impl Leader {
         let plan = KeyPlan { list, memory, sort_memory, packs, files: None, sorts: None, participant: 0 };
         let mut heaps = Heaps::new(traits, stamp, plan, &executor, &rows);
         (heaps.is_dry, heaps.starts) = (is_dry, starts);
-        let pull = match (&mut load.program.query, load.program.joined) {
+        let pull = match (load.program.query, load.program.joined) {
             (Some(query), _) => Some(Pull::Query(query)),
             (None, joined) => joined.map(|joined| Pull::Join(Join::new(joined, &mapping.computed))),
         };

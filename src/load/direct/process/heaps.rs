@@ -8,6 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::tracer::Tracer;
 use crate::error::{Error, Result};
+use crate::guc;
 use crate::heap::append::Traits;
 use crate::heap::append_lock::AppendLock;
 use crate::index::index_keys::{Collector, KeyPlan};
@@ -16,7 +17,7 @@ use crate::load::direct::executor::Executor;
 use crate::load::direct::heap::{Added, Appends, Heap};
 use crate::load::direct::origin::{Origin, Traces};
 use crate::load::direct::wide::Wide;
-use crate::load::{memory, obstacle};
+use crate::load::obstacle;
 use crate::rows::row::Rows;
 use crate::server::elsewhere::Elsewhere;
 use crate::server::memory_context::MemoryContext;
@@ -218,7 +219,7 @@ impl Heaps {
     /// Appends the largest batches if all together take too much memory. Half of the allowed memory remains in use, so
     /// that the next row does not exceed it again. Guarded.
     fn relieve(&mut self, append_lock: &AppendLock) -> Result<()> {
-        let most = memory::page_bytes(self.list.len());
+        let most = guc::page_bytes(self.list.len());
         if self.bytes <= most {
             return Ok(());
         }
