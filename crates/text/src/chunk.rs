@@ -19,8 +19,7 @@
 //!
 //! - In text with backslashes, the survey is valid if no escape and no carriage return crosses the edge. Otherwise it
 //!   is not used.
-//! - In CSV with a separate escape character, only the cut can find the record ends of some ranges.
-//! - In CSV with lenient quotes, or with line ends of any kind, it finds those of all ranges.
+//! - In CSV with a separate escape character or with lenient quotes, only the cut can find some record ends.
 //!
 //! In these cases the cut scans all bytes, at memory speed. Line numbers are exact, too.
 //!
@@ -31,9 +30,8 @@
 //! not look for record starts. It reports bytes that may be such a marker, and one process then reads the rest of the
 //! file in order.
 //!
-//! Where quotes count only at both ends of a field, a quote elsewhere changes the meaning of an earlier one, perhaps before
-//! the range. The bytes are then searched again from the edge's record on, and lines with such quotes one by one. The
-//! range behind is searched in this way, too, if it begins within such a line.
+//! A quote that does not count changes the meaning of an earlier one, perhaps before the range. So does a comment across the
+//! edge. In both cases the bytes are searched from the edge's record on, and such lines are read one by one.
 //!
 //! A chunk comes with a few bytes of what follows in the file ([`crate::reader::LOOKAHEAD`]). The message about an
 //! invalid character shows as many bytes as the character should have, even across a line end. And in CSV, COPY finds
@@ -42,9 +40,9 @@
 use memchr::memmem;
 
 use crate::dialect::{Dialect, EndMarker, Eol};
-use crate::line::skip_line;
+use crate::line::{lenient_line, skip_line};
 use crate::reader::RecordStart;
-use crate::scan::{self, Carry, Scanner};
+use crate::scan::{self, Carry, CutState, Scanner};
 use crate::walk::Walk;
 
 /// The length of a range is a multiple of this many bytes.
@@ -66,7 +64,7 @@ pub struct Edge {
     lines: u64,
     /// Binary format: progress within the record that crosses the edge.
     walk: Walk,
-    /// A quote in the record that crosses the edge is misplaced, or a line end may cross it. So `carry` is not known.
+    /// `carry` is not known: a comment or a line end may cross the edge, or quotes count only at both ends of a field.
     is_unsure: bool,
 }
 
@@ -110,7 +108,7 @@ pub struct Cut {
     pub suspicious: bool,
     /// A quote is open at the end of the range, and it does not count if the data end there.
     pub unclosed: bool,
-    /// A quote is misplaced, or the state at the edge is not known: the result is that of [`Cutter::cut_again`].
+    /// The range must be searched from the edge's record on: the result is that of [`Cutter::cut_again`].
     pub unsure: bool,
 }
 
@@ -210,71 +208,64 @@ impl Cutter {
             Ends::Stride(length) => return measure(range.len(), offset, edge, length),
             Ends::Sizes(fields) => return walk(range, offset, edge, fields),
         }
+        let suspicious = self.marker && self.is_suspicious(range, survey, offset, edge);
+        let begins_comment = edge.record == offset && self.scanner.may_be_comment(range);
+        if edge.is_unsure || begins_comment || survey.ends.from_record {
+            let suspicious = suspicious || offset.saturating_sub(edge.record) > AGAIN;
+            return Cut { edge, suspicious, unsure: true, ..Cut::default() };
+        }
         let state = self.scanner.cut_surveyed(range, &survey.ends, edge.carry);
-        let is_unsure = self.is_open(range);
-        let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), is_unsure, ..edge };
+        let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
         if let Some(end) = state.last {
             next.record = offset + end as u64;
             next.lines_before_record = edge.lines + state.lines;
         }
-        let unsure = state.misplaced || edge.is_unsure;
-        Cut {
-            edge: next,
-            end: state.last,
-            most_records: next.lines_before_record.saturating_sub(edge.lines_before_record),
-            ended: false,
-            suspicious: (unsure && offset.saturating_sub(edge.record) > AGAIN)
-                || self.marker && self.is_suspicious(range, survey, offset, edge),
-            unclosed: state.unclosed,
-            unsure,
-        }
+        next.is_unsure = self.is_unsure(range, state.last);
+        let most_records = next.lines_before_record.saturating_sub(edge.lines_before_record);
+        Cut { edge: next, end: state.last, most_records, suspicious, ..Cut::default() }
     }
 
-    /// Whether the byte behind the range decides where a line ends.
-    fn is_open(&self, range: &[u8]) -> bool {
-        self.scanner.eol() == Eol::Any && range.ends_with(b"\r")
+    /// Whether the bytes behind `range`, whose last line end is at `last`, decide whether a line ends in the range, or
+    /// whether the line that the edge cuts is a comment.
+    fn is_unsure(&self, range: &[u8], last: Option<usize>) -> bool {
+        let line = last.and_then(|last| range.get(last..));
+        (self.scanner.eol() == Eol::Any && range.ends_with(b"\r"))
+            || line.is_some_and(|line| self.scanner.may_be_comment(line))
     }
 
-    /// Cuts the range again if its [`Cut::unsure`] is set. `bytes` are those from the edge's record to the end of the
-    /// range.
+    /// Cuts a range whose [`Cut::unsure`] is set. `bytes` are those from the edge's record to the end of the range.
     #[must_use]
     pub fn cut_again(&self, cut: Cut, bytes: &[u8], offset: u64, edge: Edge) -> Cut {
-        let eol = Some(self.scanner.eol());
-        let (mut at, mut lines) = (0, 0);
-        let is_sure = loop {
-            let rest = bytes.get(at..).unwrap_or_default();
-            let state = self.scanner.cut_behind(0, rest);
-            let last = state.last.unwrap_or(0);
-            at += last;
+        let eol = self.scanner.eol();
+        let (mut at, mut lines, mut unclosed) = (0, edge.lines_before_record, true);
+        let mut ends = Vec::new();
+        loop {
+            let mut state = CutState::stopping();
+            self.scanner.cut(bytes.get(at..).unwrap_or_default(), &mut state);
+            at += state.last.unwrap_or(0);
             lines += state.lines;
-            if !state.misplaced {
-                break true;
+            if !state.stopped {
+                unclosed = state.unclosed;
+                break;
             }
-            let line = rest.get(last..).unwrap_or_default();
-            let Some((_, next, _)) = skip_line(&self.dialect, eol, line, false) else { break false };
+            let line = bytes.get(at..).unwrap_or_default();
+            let next = lenient_line(&self.dialect, eol, line, &mut ends)
+                .or_else(|| skip_line(&self.dialect, Some(eol), line, false).map(|(_, next, _)| next));
+            let Some(next) = next else { break };
+            lines += if self.csv { Eol::count(Some(eol), line.get(..next).unwrap_or_default()) } else { 1 };
             at += next;
-        };
+        }
         // Records that end before the range belong to the first range in which a record ends.
         let end = usize::try_from((edge.record + at as u64).saturating_sub(offset)).ok().filter(|&end| end > 0);
-        let (before, behind) = bytes.split_at_checked(end.map_or(0, |_| at)).unwrap_or_default();
-        let is_sure = is_sure && (end.is_some() || at == 0) && !self.is_open(behind);
-        let carry = self.scanner.carry_behind(behind).filter(|_| is_sure);
-        // In text, no quote is misplaced, and a backslash may be before a line end of a value.
-        let has_escapes = !self.csv && !self.dialect.is_literal();
-        let count = |bytes| if has_escapes { 0 } else { Eol::count(eol, bytes) };
-        let ended = if has_escapes && !before.is_empty() { lines } else { count(before) };
-        let lines_before_record = edge.lines_before_record + ended;
-        let next = Edge {
-            carry: carry.unwrap_or_default(),
-            record: edge.record + before.len() as u64,
-            lines_before_record,
-            lines: lines_before_record + count(behind),
-            is_unsure: carry.is_none(),
-            ..edge
-        };
+        let is_unsure = self.dialect.lenient_quotes || self.is_unsure(bytes, Some(at)) || (end.is_none() && at > 0);
+        let (at, lines_before_record) = end.map_or((0, edge.lines_before_record), |_| (at, lines));
+        let behind = bytes.get(at..).unwrap_or_default();
+        let carry = if is_unsure { Carry::default() } else { self.scanner.carry_behind(behind) };
+        let record = edge.record + at as u64;
+        let lines = lines_before_record + if self.csv { Eol::count(Some(eol), behind) } else { 0 };
+        let next = Edge { carry, record, lines_before_record, lines, is_unsure, ..edge };
         let most_records = lines_before_record - edge.lines_before_record;
-        let unclosed = carry.is_none_or(Carry::is_in_quote);
-        Cut { edge: next, end, most_records, unclosed, unsure: false, ..cut }
+        Cut { edge: next, end, most_records, unclosed: unclosed || end.is_none(), unsure: false, ..cut }
     }
 
     /// Whether an end marker may end in `range`. In CSV a marker must begin a record; in text its backslash must not

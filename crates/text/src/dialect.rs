@@ -60,11 +60,25 @@ impl Eol {
     /// Number of counted bytes.
     #[must_use]
     pub fn count(eol: Option<Eol>, bytes: &[u8]) -> u64 {
-        let mut count = memchr::memchr_iter(Eol::counted(eol), bytes).count();
-        if eol == Some(Eol::Any) {
-            count += memchr::memchr_iter(b'\n', bytes).filter(|&at| Eol::counts(eol, bytes, at)).count();
+        let count = memchr::memchr_iter(Eol::counted(eol), bytes).count() as u64;
+        if eol != Some(Eol::Any) {
+            return count;
         }
-        count as u64
+        let newlines = memchr::memchr_iter(b'\n', bytes).count() as u64;
+        count + newlines - if count > 0 && newlines > 0 { Eol::pairs(bytes) } else { 0 }
+    }
+
+    /// Number of newlines behind a carriage return.
+    #[inline(always)]
+    pub(crate) fn pairs(bytes: &[u8]) -> u64 {
+        let behind = bytes.get(1..).unwrap_or_default();
+        let ((crs, _), (newlines, rest)) = (bytes.as_chunks::<128>(), behind.as_chunks::<128>());
+        let pairs = |(crs, newlines): (&[u8; 128], &[u8; 128])| {
+            let is_pair = |(&cr, &newline): (&u8, &u8)| u8::from(cr == b'\r') & u8::from(newline == b'\n');
+            u64::from(crs.iter().zip(newlines).map(is_pair).sum::<u8>())
+        };
+        let rest = bytes.get(behind.len() - rest.len()..).unwrap_or_default();
+        crs.iter().zip(newlines).map(pairs).sum::<u64>() + rest.windows(2).filter(|two| two == b"\r\n").count() as u64
     }
 
     /// The first line end in `bytes`.

@@ -207,6 +207,45 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
     }
 }
 
+/// Reads the line at the start of `buf` as [`read_line`] and [`field::split_line`] do, if quotes count only at both ends of a
+/// field ([`Dialect::lenient_quotes`]). Sets `ends` to the ends of its fields. Returns the start of the next line; `None` if
+/// only those functions can read it, or if more bytes are needed.
+pub(crate) fn lenient_line(d: &Dialect, eol: Eol, buf: &[u8], ends: &mut Vec<u32>) -> Option<usize> {
+    ends.clear();
+    if !d.lenient_quotes || d.separator.is_long() || buf.first() == Some(&b'\\') || d.begins_comment(buf) {
+        return None;
+    }
+    let (mut start, mut at) = (0, 0);
+    loop {
+        if at == start && buf.get(at) == Some(&d.quote) {
+            match field::opening(d, buf, at, false) {
+                Opening::Quoted(end) => at = end,
+                Opening::Data => (),
+                Opening::NeedMore => return None,
+            }
+        }
+        let end = at + memchr::memchr3(d.delimiter, b'\n', b'\r', buf.get(at..)?)?;
+        at = end + 1;
+        if buf.get(end) == Some(&d.delimiter) {
+            ends.push(end as u32);
+            start = at;
+            continue;
+        }
+        // The byte behind a carriage return decides.
+        if at == buf.len() && buf.ends_with(b"\r") {
+            return None;
+        }
+        if let Some(next) = eol.behind(buf, end) {
+            if !(d.trailing && start > 0 && start == end) {
+                ends.push(end as u32);
+            }
+            return Some(next);
+        }
+        // Data, or an error.
+        d.line_end?;
+    }
+}
+
 /// Finds the end of a line for which [`read_line`] returns an error: the next line end of the file's kind.
 ///
 /// Returns the length of the line's data, the start of the next line, and whether the data end with the line; `None` if

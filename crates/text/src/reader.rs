@@ -386,8 +386,7 @@ impl Reader {
                     return self.exact();
                 }
                 if self.chunk_end - self.pos < self.policy.line_limit {
-                    let data = self.window.bytes().get(..self.chunk_end).unwrap_or_default();
-                    scanner.split(data, self.pos, &mut self.batch);
+                    self.split(scanner, self.chunk_end);
                     let is_done = self.batch.len == 0 && self.pos == self.batch.resume;
                     self.pos = self.batch.resume;
                     self.search.exact_next = self.batch.odd;
@@ -398,8 +397,6 @@ impl Reader {
                 if self.batch.len == 0 {
                     return self.exact();
                 }
-                // `advance` takes a record's start from the end of the one before it.
-                self.current = Current { next: self.batch.start, ..Current::default() };
                 return Some(self.advance());
             }
             // Lines that are not counted yet are counted on request, or before the bytes go.
@@ -408,6 +405,11 @@ impl Reader {
             }
             if self.split_ahead(scanner) {
                 return if self.batch.len == 0 { self.pass_skipped() } else { Some(self.advance()) };
+            }
+            if self.window.is_end_of_chunk(self.pos) {
+                // The lines need not be counted.
+                (self.finished, self.lines.exact) = (true, Some(self.lines.base + 1));
+                return Some(Event::End);
             }
             self.count_lines();
             let tail = self.window.bytes().get(self.chunk_end..self.complete_end()).unwrap_or_default();

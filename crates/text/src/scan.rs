@@ -16,7 +16,6 @@
 //! newlines, a `\.`, or too many fields, and leave it to the exact reader ([`crate::line`]).
 #![allow(unsafe_code, reason = "SIMD loads and intrinsics")]
 
-mod comment;
 mod delimiter;
 pub mod kernel;
 mod marks;
@@ -121,7 +120,7 @@ impl Level {
     }
 }
 
-type SplitFn = unsafe fn(&Needles, &[u8], usize, &mut Batch);
+type SplitFn = unsafe fn(&Needles, &[u8], &mut Batch);
 type CutFn = unsafe fn(&Needles, &[u8], &mut CutState);
 type TallyFn = unsafe fn(&Needles, &[u8], usize, usize) -> Tally;
 type SumsFn = unsafe fn(&Needles, &[u8]) -> Sums;
@@ -163,8 +162,15 @@ impl Scanner {
     ///
     /// Bytes behind the last line end of `data` are left out. See [`Batch`] for the result.
     pub fn split(&self, data: &[u8], from: usize, batch: &mut Batch) {
+        (batch.len, batch.start, batch.resume, batch.odd) = (0, from, from, false);
+        batch.skipped.clear();
+        self.split_more(data, batch);
+    }
+
+    /// Continues [`Scanner::split`] behind the last record of `batch`, which [`Batch::add`] has added.
+    pub fn split_more(&self, data: &[u8], batch: &mut Batch) {
         // SAFETY: `new` has selected a function whose instructions this machine has.
-        unsafe { (self.split)(&self.needles, data, from, batch) }
+        unsafe { (self.split)(&self.needles, data, batch) }
     }
 
     /// Counts the records of `data` from `from` on that have `fields` fields (at least one).

@@ -105,6 +105,12 @@ impl Window {
         self.at_end && !self.failed && self.verified == self.filled
     }
 
+    /// Whether the data are a chunk that ends at `position`.
+    #[must_use]
+    pub fn is_end_of_chunk(&self, position: usize) -> bool {
+        self.end != usize::MAX && self.whole.is_none() && position == self.verified && self.is_at_end()
+    }
+
     /// Whether invalid bytes follow [`Window::bytes`].
     #[must_use]
     pub fn is_failed(&self) -> bool {

@@ -154,6 +154,25 @@ fn around_an_edge() {
     }
 }
 
+/// A comment with quotes at any distance from the end of a range, behind open quotes or not.
+#[test]
+fn far_from_the_end() {
+    for escape in ["\"", "\\"] {
+        let csv = skipping(&dialect(true, ",", "\"", escape, "", EndMarker::Since18), true, "#");
+        for (eol, far) in EOLS.into_iter().flat_map(|eol| [0, 1, 64, 4095, 4096, 70_000].map(|far| (eol, far))) {
+            for (quotes, opened) in (0..4).flat_map(|quotes| [(quotes, &b""[..]), (quotes, b"\"")]) {
+                let end = line_end(eol);
+                let comment = [b"#", &vec![b'"'; quotes][..], end].concat();
+                let record = [&vec![b'x'; far], end, opened, end, b"z", end].concat();
+                let data = [b"1", end, opened, b"y", end, &comment, &record, &comment, &record].concat();
+                for line_end in [None, Some(LineEnd::Any)] {
+                    check_chunks(&Dialect { line_end, ..csv.clone() }, 0, 4000, 1, &data);
+                }
+            }
+        }
+    }
+}
+
 fn file() -> impl Strategy<Value = (Eol, Vec<u8>)> {
     let token = prop_oneof![
         9 => Just(&b"a"[..]), 2 => Just(&b"\"b\""[..]), 1 => Just(&b"\""[..]), 4 => Just(&b","[..]), 3 => Just(&b"\t"[..]),

@@ -3,10 +3,12 @@
 
 mod dialects;
 
-use dialects::{EOLS, levels, line_end};
+use dialects::{levels, line_end};
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::scan::{Carry, CutState, Level, Needles, Scanner};
 use proptest::prelude::*;
+
+const EOLS: [Eol; 4] = [Eol::Nl, Eol::Cr, Eol::CrNl, Eol::Any];
 
 fn check_cuts(d: &Dialect, eol: Eol, file: &[u8], len: usize) {
     check_ranges(d, eol, &file.chunks(len).collect::<Vec<_>>());

@@ -4,12 +4,35 @@
 //! where it has stopped, for a record of any length.
 
 use super::{Current, Reader};
+use crate::line::lenient_line;
+use crate::scan::kernel::FLAG;
 use crate::scan::{CutState, Scanner};
 
 /// Number of bytes to split at a time if most records are skipped by counting.
 const GLANCE: usize = 4096;
 
 impl Reader {
+    /// Splits the records before `end` into the batch, with those in which a quote is not at an end of its field.
+    pub(super) fn split(&mut self, scanner: Scanner, end: usize) {
+        let data = self.window.bytes().get(..end).unwrap_or_default();
+        scanner.split(data, self.pos, &mut self.batch);
+        // `advance` takes a record's start from the end of the one before it.
+        self.current = Current { next: self.batch.start, ..Current::default() };
+        while self.batch.odd && self.dialect.lenient_quotes {
+            let start = self.batch.resume;
+            let rest = data.get(start..).unwrap_or_default();
+            let next = lenient_line(&self.dialect, scanner.eol(), rest, &mut self.exact_ends);
+            let Some(next) = next else { return };
+            for end in &mut self.exact_ends {
+                *end = (*end + start as u32) | FLAG;
+            }
+            if !self.batch.add(&self.exact_ends, start + next) {
+                return;
+            }
+            scanner.split_more(data, &mut self.batch);
+        }
+    }
+
     /// Splits the records behind `chunk_end`, where the next record starts. Returns false if no line there is
     /// complete, or none is regular.
     pub(super) fn split_ahead(&mut self, scanner: Scanner) -> bool {
@@ -21,15 +44,13 @@ impl Reader {
             return false;
         }
         let end = if self.policy.glances { end.min(self.pos + GLANCE) } else { end };
-        scanner.split(self.window.bytes().get(..end).unwrap_or_default(), self.pos, &mut self.batch);
+        self.split(scanner, end);
         if self.batch.len == 0 && self.batch.resume == self.pos {
             self.search.nothing_in = len;
             return false;
         }
         // An odd record at the end may only lack its end.
         self.go_to(self.batch.resume);
-        // `advance` takes a record's start from the end of the one before it.
-        self.current = Current { next: self.batch.start, ..Current::default() };
         true
     }
 

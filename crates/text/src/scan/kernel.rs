@@ -9,9 +9,12 @@
 
 use super::Isa;
 use super::delimiter::Delimiters;
-use super::marks::{Carry, LinePosition, marks};
-use super::needles::{LINES, Mode, Needles, TEXT, UNQUOTED, has_a_record_a_line, in_mode, is_lenient};
+use super::marks::{Carry, load, marks};
+use super::needles::{
+    LINES, Mode, Needles, PLAIN, RICH, SKIPS, TEXT, UNQUOTED, has_a_record_a_line, in_mode, is_lenient,
+};
 use super::skip::Skipped;
+use crate::separator::Separator;
 
 /// Flag in a field's end: the field is not plain.
 pub const FLAG: u32 = 1 << 31;
@@ -58,12 +61,35 @@ impl Batch {
             skipped: Vec::new(),
         }
     }
+
+    /// Number of field ends.
+    fn fields(&self) -> usize {
+        self.len.checked_sub(1).and_then(|last| self.records.get(last)).map_or(0, |end| end.fields as usize)
+    }
+
+    /// Adds the odd record at `resume`, which ends at `next`, and whose field ends are `ends`. False if it does not fit.
+    #[must_use]
+    pub fn add(&mut self, ends: &[u32], next: usize) -> bool {
+        let fields = self.fields();
+        let upto = fields + ends.len();
+        let (Some(out), Some(record)) = (self.ends.get_mut(fields..upto), self.records.get_mut(self.len)) else {
+            return false;
+        };
+        out.copy_from_slice(ends);
+        *record = RecordEnd { fields: upto as u32, next: next as u32 };
+        (self.len, self.resume, self.odd) = (self.len + 1, next, false);
+        true
+    }
 }
 
 /// Splits records into fields; see [`super::Scanner::split`].
 #[inline(always)]
-pub(crate) fn split<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    in_mode!(n, n.is_rich(), split_mode, I, (isa, n, data, from, batch))
+pub(crate) fn split<I: Isa>(isa: I, n: &Needles, data: &[u8], batch: &mut Batch) {
+    match n.part() {
+        PLAIN => in_mode!(@ n, 0, split_mode, I, (isa, n, data, batch)),
+        SKIPS => in_mode!(@ n, 1, split_mode, I, (isa, n, data, batch)),
+        _ => in_mode!(@ n, 2, split_mode, I, (isa, n, data, batch)),
+    }
 }
 
 /// Whether a `\.`, or the backslash of one at the end of the data, is at `at`.
@@ -72,26 +98,25 @@ fn marker_at(data: &[u8], at: usize) -> bool {
     data.get(at) == Some(&b'\\') && data.get(at + 1).is_none_or(|&c| c == b'.')
 }
 
-/// [`split`] for one mode. `RICH`: with [`Delimiters`].
+/// [`split`] for one mode, and one [`Needles::part`].
 #[inline(always)]
-fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
-    isa: I,
-    n: &Needles,
-    data: &[u8],
-    from: usize,
-    batch: &mut Batch,
-) {
+fn split_mode<I: Isa, const MODE: u8, const PART: u8>(isa: I, n: &Needles, data: &[u8], batch: &mut Batch) {
+    let is_rich = PART == RICH;
     // An offset and FLAG share a word.
     let data = data.get(..FLAG as usize - 64).unwrap_or(data);
-    batch.skipped.clear();
-    let skip = n.skip.as_ref().filter(|_| RICH);
-    let (from, is_odd) = skip.map_or((from, false), |skip| skip.pass(data, from, 0, &mut batch.skipped));
-    batch.len = 0;
-    batch.start = from;
-    batch.resume = from;
-    batch.odd = is_odd;
-    if is_odd {
-        return;
+    let (mut fields, mut records) = (batch.fields(), batch.len);
+    let mut from = batch.resume;
+    let skip = n.skip.as_ref().filter(|_| PART != PLAIN);
+    if let Some(skip) = skip {
+        (from, batch.odd) = skip.pass(data, from, records, &mut batch.skipped);
+        batch.resume = from;
+        match batch.records.get_mut(..records) {
+            Some([.., before]) => before.next = from as u32,
+            _ => batch.start = from,
+        }
+        if batch.odd {
+            return;
+        }
     }
     let check_marker = !has_a_record_a_line(MODE) && n.marker;
     if check_marker && marker_at(data, from) {
@@ -102,7 +127,6 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
     let mut delimiters = Delimiters::new(n);
     let mut field_start = 1u64;
     let mut unplain = false;
-    let (mut fields, mut records) = (0usize, 0usize);
     let mut at = from;
     'blocks: while at < data.len() {
         if fields + 64 > batch.ends.len() || records + 64 > batch.records.len() {
@@ -111,7 +135,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             break;
         }
         let mut m = marks::<I, MODE>(isa, n, data, at, true, &mut carry);
-        let no_ends = if RICH { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
+        let no_ends = if is_rich { delimiters.sort_out(isa, n, data, at, &mut m) } else { 0 };
         let mut ends = m.delimiter | m.line_end;
         if m.odd != 0 {
             ends &= (m.odd & m.odd.wrapping_neg()) - 1;
@@ -138,14 +162,14 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
             0
         } else {
             let starts =
-                if RICH { m.delimiter << n.separator.len() | m.line_end << 1 } else { ends << 1 } | field_start;
+                if is_rich { m.delimiter << n.separator.len() | m.line_end << 1 } else { ends << 1 } | field_start;
             let is_delimiter =
-                |c: u8| c == n.delimiter && (!RICH || data.get(at + 64..).is_some_and(|b| n.separator.begins(b)));
+                |c: u8| c == n.delimiter && (!is_rich || data.get(at + 64..).is_some_and(|b| n.separator.begins(b)));
             let next = data.get(at + 64).is_some_and(|&c| is_delimiter(c) || n.may_end(c));
             let before_end = (ends | m.any_end) >> 1 | u64::from(next) << 63;
             m.escape | m.quote & !(starts | before_end & !m.inside)
         };
-        field_start = if RICH { m.delimiter >> (64 - n.separator.len()) | m.line_end >> 63 } else { ends >> 63 };
+        field_start = if is_rich { m.delimiter >> (64 - n.separator.len()) | m.line_end >> 63 } else { ends >> 63 };
         if odd_bytes != 0 || unplain {
             // SAFETY: the elements written above.
             let out = unsafe { std::slice::from_raw_parts_mut(out, count) };
@@ -155,15 +179,20 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
         let mut bits = m.line_end & ends;
         while bits != 0 {
             let i = bits.trailing_zeros();
-            let ends_field = !RICH || no_ends >> i & 1 == 0;
+            let ends_field = !is_rich || no_ends >> i & 1 == 0;
             let upto = (field_ends & ((1u64 << i) - 1)).count_ones() as usize + usize::from(ends_field);
             if m.two >> i & 1 != 0 && ends_field {
                 // SAFETY: the element of this line end, written above. The `\r` is not data.
                 unsafe { *out.add(upto - 1) -= 1 };
             }
             let end = at + i as usize + 1;
-            let (next, is_odd) =
-                skip.map_or((end, false), |skip| skip.pass(data, end, records + 1, &mut batch.skipped));
+            let (mut next, mut is_odd) = (end, false);
+            if let Some(skip) = skip
+                && let Some(&byte) = data.get(end)
+                && skip.may_begin(byte)
+            {
+                (next, is_odd) = skip.pass(data, end, records + 1, &mut batch.skipped);
+            }
             // SAFETY: at least 64 elements are left, checked above.
             unsafe {
                 *batch.records.as_mut_ptr().add(records) =
@@ -177,7 +206,7 @@ fn split_mode<I: Isa, const MODE: u8, const RICH: bool>(
                 batch.len = records;
                 return;
             }
-            if RICH && next != end {
+            if PART != PLAIN && next != end {
                 fields += upto;
                 (carry, delimiters) = (Carry::default(), Delimiters::new(n));
                 (field_start, unplain) = (1, false);
@@ -212,6 +241,18 @@ fn flag(out: &mut [u32], mut ends: u64, odd_bytes: u64, unplain: &mut bool) {
         ends ^= bit;
     }
     *unplain |= odd_bytes & !seen != 0;
+}
+
+/// Returns those of the `starts` of lines in the block at `at` that begin a comment.
+#[inline(always)]
+fn comments(mut starts: u64, comment: &Separator, data: &[u8], at: usize) -> u64 {
+    let mut comments = 0;
+    while starts != 0 {
+        let rest = data.get(at + starts.trailing_zeros() as usize..).unwrap_or_default();
+        comments |= if comment.begins(rest) { starts & starts.wrapping_neg() } else { 0 };
+        starts &= starts - 1;
+    }
+    comments
 }
 
 /// The last block with a line end. The position is computed once, at the end, so that the loop over blocks has no
@@ -262,10 +303,12 @@ pub struct CutState {
     odd_before: bool,
     /// An odd byte is behind the last line end, so the exact reader need not wait for the next line end.
     pub odd: bool,
-    /// Where quotes count only at both ends of a field: a quote is at another position. The search has ended there, because
-    /// the line ends behind it are not certain.
-    pub misplaced: bool,
-    /// Likewise: a quote is open at the end. It is data if the bytes end here.
+    /// The search ends before a comment. It began at the start of a line.
+    stops: bool,
+    /// The search has ended in the line behind the last line end: the line is a comment, or, where quotes count only at both
+    /// ends of a field, a quote is at another position. So the line ends behind are not certain.
+    pub stopped: bool,
+    /// Where quotes count only at both ends of a field: a quote is open at the end. It is data if the bytes end here.
     pub unclosed: bool,
 }
 
@@ -280,6 +323,12 @@ impl CutState {
     #[must_use]
     pub fn behind(carry: Carry) -> CutState {
         CutState { carry, ..CutState::default() }
+    }
+
+    /// Starts a search that begins with a line, and ends before a comment.
+    #[must_use]
+    pub fn stopping() -> CutState {
+        CutState { stops: true, ..CutState::default() }
     }
 
     /// Starts a search in bytes behind the edge with the state `carry` and `seen` counted line ends before it.
@@ -297,11 +346,6 @@ impl CutState {
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.seen
-    }
-
-    /// Sets the position within the line at the end of the bytes.
-    pub(super) fn set_line(&mut self, line: LinePosition) {
-        self.carry.line = line;
     }
 
     /// Moves all offsets: the searched bytes follow `by` others.
@@ -337,16 +381,27 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
     let mut last = LastEnd::default();
     let (mut at, mut seen) = (state.scanned, state.seen);
     let mut odd = state.odd_before;
+    let comment = if state.stops { n.comment() } else { None };
+    // Whether a line starts with the block, and the state behind the whole blocks.
+    let (mut start, mut edge) = (u64::from(at == 0), carry);
     while at < data.len() {
         let whole = at + 64 <= data.len();
         let m = marks::<I, MODE>(isa, n, data, at, false, &mut carry);
         let lines = m.counted;
-        if is_lenient(MODE) && !WATCH && m.misplaced != 0 {
-            let certain = (m.misplaced & m.misplaced.wrapping_neg()) - 1;
-            if certain.count_ones() as usize + at < data.len() {
-                last.see(at, m.line_end & certain, lines, seen);
-                state.misplaced = true;
-                break;
+        if !WATCH {
+            let mut stop = m.misplaced;
+            if let Some(comment) = &comment {
+                let starts = m.line_end << 1 | start;
+                start = m.line_end >> 63;
+                stop |= comments(starts & isa.eq(load(isa, data, at), comment.first()), comment, data, at);
+            }
+            if stop != 0 {
+                let certain = (stop & stop.wrapping_neg()) - 1;
+                if certain.count_ones() as usize + at < data.len() {
+                    last.see(at, m.line_end & certain, lines, seen);
+                    state.stopped = true;
+                    break;
+                }
             }
         }
         last.see(at, m.line_end, lines, seen);
@@ -364,10 +419,9 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
         }
         seen += u64::from(lines.count_ones());
         at += 64;
-        state.carry = carry;
-        state.scanned = at;
-        state.seen = seen;
+        edge = carry;
     }
+    (state.carry, state.scanned, state.seen) = (edge, at, seen);
     if WATCH {
         state.odd = odd;
     }

@@ -15,37 +15,10 @@ pub struct Carry {
     escape: u64,
     /// 1 if the block before ended in a free carriage return.
     cr: u64,
-    /// Position within the line; only at the edges of ranges of a dialect with comments.
-    pub(super) line: LinePosition,
     /// 1 if no field starts with the next block, where quotes count only at both ends of a field.
     within: u64,
     /// 1 if the block before ended in a closing quote, likewise.
     closed: u64,
-}
-
-/// A position within a line.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct LinePosition(u64);
-
-impl LinePosition {
-    /// The start of a line.
-    pub(super) const START: LinePosition = LinePosition(0);
-    pub(super) const IN_COMMENT: LinePosition = LinePosition(u64::MAX - 1);
-    pub(super) const IN_RECORD: LinePosition = LinePosition(u64::MAX);
-
-    /// The position behind the bytes `data`, up to the end of what begins a comment. Each position but `IN_COMMENT` and
-    /// `IN_RECORD` is a number of bytes of `comment`, which the line begins with.
-    pub(super) fn behind(self, data: &[u8], comment: &[u8]) -> LinePosition {
-        let Some(rest) = usize::try_from(self.0).ok().and_then(|seen| comment.get(seen..)) else { return self };
-        if data.starts_with(rest) {
-            LinePosition::IN_COMMENT
-        } else if rest.starts_with(data) {
-            LinePosition(self.0 + data.len() as u64)
-        } else {
-            LinePosition::IN_RECORD
-        }
-    }
 }
 
 impl Carry {

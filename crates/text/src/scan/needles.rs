@@ -40,6 +40,11 @@ pub(super) const TEXT: u8 = Mode::Text as u8;
 pub(super) const LINES: u8 = Mode::Lines as u8;
 pub(super) const UNQUOTED: u8 = Mode::Unquoted as u8;
 
+/// Parts of a kernel that not all dialects need: none, [`Skip`], or also [`Delimiters`](super::delimiter::Delimiters).
+pub(super) const PLAIN: u8 = 0;
+pub(super) const SKIPS: u8 = 1;
+pub(super) const RICH: u8 = 2;
+
 /// Calls the variant of a kernel for the mode, with or without its second part.
 macro_rules! in_mode {
     (@ $n:ident, $part:literal, $kernel:ident, $isa:ty, $arguments:tt) => {
@@ -106,14 +111,24 @@ impl Needles {
         })
     }
 
+    /// The beginning of comments, if bytes in a comment could be mistaken for quotes or escapes.
+    pub(super) fn comment(&self) -> Option<Separator> {
+        let is_literal = matches!(self.mode, Mode::Unquoted | Mode::Lines);
+        self.skip.and_then(|skip| skip.comment).filter(|_| !is_literal)
+    }
+
     /// Whether a line end may begin with this byte.
     #[inline(always)]
     pub(super) fn may_end(&self, byte: u8) -> bool {
         if self.given { self.eol.behind(&[byte], 0).is_some() } else { byte == b'\n' || byte == b'\r' }
     }
 
-    /// Whether the dialect needs the kernels with [`Delimiters`](super::delimiter::Delimiters) and [`Skip`].
-    pub(super) fn is_rich(&self) -> bool {
-        self.separator.is_long() || self.trailing || self.skip.is_some()
+    /// The part of the kernels that the dialect needs.
+    pub(super) fn part(&self) -> u8 {
+        match self.skip {
+            _ if self.separator.is_long() || self.trailing => RICH,
+            Some(_) => SKIPS,
+            None => PLAIN,
+        }
     }
 }

@@ -44,8 +44,8 @@ impl Isa for Neon {
 }
 
 /// [`kernel::split`] for NEON.
-pub(super) fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    kernel::split(Neon, n, data, from, batch);
+pub(super) fn split(n: &Needles, data: &[u8], batch: &mut Batch) {
+    kernel::split(Neon, n, data, batch);
 }
 
 /// [`kernel::cut`] for NEON.

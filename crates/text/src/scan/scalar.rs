@@ -40,8 +40,8 @@ impl Isa for Scalar {
     }
 }
 
-pub(super) fn split(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    kernel::split(Scalar, n, data, from, batch);
+pub(super) fn split(n: &Needles, data: &[u8], batch: &mut Batch) {
+    kernel::split(Scalar, n, data, batch);
 }
 
 pub(super) fn cut(n: &Needles, data: &[u8], state: &mut CutState) {

@@ -14,6 +14,8 @@ pub(super) struct Skip {
     /// Other line ends are data.
     given: bool,
     pub(super) comment: Option<Separator>,
+    /// The first byte of comments, or a newline.
+    first: u8,
     /// Skip lines of blanks.
     blanks: bool,
     /// Spaces and tabs may be in a line of blanks. If not, the byte is a newline.
@@ -44,14 +46,18 @@ impl Skip {
     pub(super) fn new(d: &Dialect, eol: Eol, given: bool) -> Skip {
         let blank = |byte| if d.is_blank(byte) { byte } else { b'\n' };
         let (space, tab) = (blank(b' '), blank(b'\t'));
-        Skip { eol, given, comment: Separator::new(&d.comment), blanks: d.skip_blank_lines, space, tab }
+        let comment = Separator::new(&d.comment);
+        let first = comment.map_or(b'\n', |comment| comment.first());
+        Skip { eol, given, comment, first, blanks: d.skip_blank_lines, space, tab }
     }
 
     /// Whether a line with this first byte may have to be skipped.
     #[inline(always)]
-    fn may_begin(&self, byte: u8) -> bool {
-        self.comment.is_some_and(|comment| comment.first() == byte)
-            || (self.blanks && (byte == self.space || byte == self.tab || byte == b'\n' || byte == b'\r'))
+    pub(super) fn may_begin(&self, byte: u8) -> bool {
+        byte == self.first
+            || (byte <= b' '
+                && self.blanks
+                && (byte == self.space || byte == self.tab || byte == b'\n' || byte == b'\r'))
     }
 
     /// A bitmap of the bytes for which [`Skip::may_begin`] is true.
@@ -85,16 +91,9 @@ impl Skip {
 
     /// Start of the first line at or behind `at`, the start of a line, that is not skipped, and whether only the exact
     /// reader can read it. `record` is the number of the batch's next record.
-    #[inline(always)]
-    pub(super) fn pass(&self, data: &[u8], at: usize, record: usize, skipped: &mut Vec<Skipped>) -> (usize, bool) {
-        match data.get(at) {
-            Some(&byte) if self.may_begin(byte) => self.pass_all(data, at, record, skipped),
-            _ => (at, false),
-        }
-    }
-
+    #[cold]
     #[inline(never)]
-    fn pass_all(&self, data: &[u8], mut at: usize, record: usize, skipped: &mut Vec<Skipped>) -> (usize, bool) {
+    pub(super) fn pass(&self, data: &[u8], mut at: usize, record: usize, skipped: &mut Vec<Skipped>) -> (usize, bool) {
         let before = skipped.last().map_or(0, |skipped| skipped.lines);
         let mut lines = before;
         let is_odd = loop {

@@ -9,7 +9,7 @@ use super::Isa;
 use super::delimiter::Delimiters;
 use super::kernel::LastEnd;
 use super::marks::{load, marks};
-use super::needles::{LINES, Mode, Needles, TEXT, UNQUOTED, in_mode};
+use super::needles::{LINES, Mode, Needles, PLAIN, TEXT, UNQUOTED, in_mode};
 
 /// The result of [`tally`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Tally {
 /// Counts records of `fields` fields; see [`super::Scanner::tally`].
 #[inline(always)]
 pub(crate) fn tally<I: Isa>(isa: I, n: &Needles, data: &[u8], from: usize, fields: usize) -> Tally {
-    in_mode!(n, n.is_rich(), tally_mode, I, (isa, n, data, from, fields))
+    in_mode!(n, n.part() != PLAIN, tally_mode, I, (isa, n, data, from, fields))
 }
 
 /// The expected ends in a block, by the number of ended fields of the record that continues from the block before.

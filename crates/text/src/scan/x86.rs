@@ -104,8 +104,8 @@ impl Isa for Avx2 {
     }
 }
 
-pub(super) fn split_sse2(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    kernel::split(Sse2, n, data, from, batch);
+pub(super) fn split_sse2(n: &Needles, data: &[u8], batch: &mut Batch) {
+    kernel::split(Sse2, n, data, batch);
 }
 
 pub(super) fn cut_sse2(n: &Needles, data: &[u8], state: &mut CutState) {
@@ -117,8 +117,8 @@ pub(super) fn tally_sse2(n: &Needles, data: &[u8], from: usize, fields: usize) -
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
-pub(super) fn split_avx2(n: &Needles, data: &[u8], from: usize, batch: &mut Batch) {
-    kernel::split(Avx2(()), n, data, from, batch);
+pub(super) fn split_avx2(n: &Needles, data: &[u8], batch: &mut Batch) {
+    kernel::split(Avx2(()), n, data, batch);
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
