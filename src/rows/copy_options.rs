@@ -12,7 +12,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineContent, LineEnd};
+use pg_bulk_text::dialect::{Dialect, Eol, Format, FormatOptions, LineContent};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
@@ -70,8 +70,8 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Values of the option `line_end`.
-pub const LINE_ENDS: &[(&str, LineEnd)] =
-    &[("lf", LineEnd::Lf), ("crlf", LineEnd::CrLf), ("cr", LineEnd::Cr), ("any", LineEnd::Any)];
+pub const LINE_ENDS: &[(&str, Eol)] =
+    &[("lf", Eol::Nl), ("crlf", Eol::CrNl), ("cr", Eol::Cr), ("any", Eol::Any)];
 
 /// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
