@@ -147,7 +147,7 @@ impl Feed {
         }
         let copy = &load.request.options.copy;
         if let Some(rows) = &mut load.rows {
-            rows.restart(copy.header(), |_| {
+            rows.restart(copy.header(), || {
                 let message =
                     format!("cannot read a program or a FIFO more than once, as rules of \"{target}\" require");
                 Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message))
