@@ -75,7 +75,7 @@ fn sample(options: &TableOptions, mut source: Source, size: u64) -> Result<Optio
         return Ok(Some(length as f64));
     }
     let header = Header { fields: false, ..options.copy.header() };
-    let mut stream = Stream::new(source, options.copy.dialect.clone(), encodings, header, 1);
+    let mut stream = Stream::new(source, options.copy.dialect.clone(), encodings, header);
     let record = bytes_a_record(&mut stream, size);
     stream.close()?;
     record

@@ -243,12 +243,9 @@ impl<'a> Rewritten<'a> {
 impl Read for Rewritten<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
-            let left = self.text.get(self.given..self.complete).unwrap_or_default();
+            let mut left = self.text.get(self.given..self.complete).unwrap_or_default();
             if !left.is_empty() {
-                let n = left.len().min(buffer.len());
-                if let (Some(to), Some(from)) = (buffer.get_mut(..n), left.get(..n)) {
-                    to.copy_from_slice(from);
-                }
+                let n = left.read(buffer)?;
                 self.given += n;
                 return Ok(n);
             }

@@ -124,11 +124,7 @@ impl Decompressor {
                 }
             }
         }
-        let left = self.piece.get(self.taken..).unwrap_or_default();
-        let n = left.len().min(buffer.len());
-        if let (Some(to), Some(from)) = (buffer.get_mut(..n), left.get(..n)) {
-            to.copy_from_slice(from);
-        }
+        let n = self.piece.get(self.taken..).unwrap_or_default().read(buffer)?;
         self.taken += n;
         Ok(Got::Bytes(n))
     }

@@ -70,10 +70,15 @@ pub fn encoding_by_name(name: &str) -> Option<c_int> {
     (encoding >= 0).then_some(encoding)
 }
 
-/// Returns the encoding of a file with this option. Guarded.
+/// Returns the client's encoding. Raises nothing.
+pub fn client_encoding() -> c_int {
+    // SAFETY: the function reads a variable of this process.
+    unsafe { unguarded::pg_get_client_encoding() }
+}
+
+/// Returns the encoding of a file with this option.
 fn of_file(encoding: Option<c_int>) -> c_int {
-    // SAFETY: a guarded call without arguments.
-    encoding.unwrap_or_else(|| unsafe { pg_sys::pg_get_client_encoding() })
+    encoding.unwrap_or_else(client_encoding)
 }
 
 /// Whether a file with this option is in UTF-8. Guarded.

@@ -38,16 +38,10 @@ impl Identity {
     }
 
     pub fn from_bytes(bytes: [u8; 40]) -> Identity {
-        let word = |i: usize| {
-            bytes.get(i * 8..).and_then(<[u8]>::first_chunk).map_or(0, |word: &[u8; 8]| u64::from_ne_bytes(*word))
-        };
-        Identity {
-            device: word(0),
-            inode: word(1),
-            size: word(2),
-            seconds: word(3).cast_signed(),
-            nanoseconds: word(4).cast_signed(),
-        }
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |i: usize| words.get(i).map_or(0, |word| u64::from_ne_bytes(*word));
+        let (seconds, nanoseconds) = (word(3).cast_signed(), word(4).cast_signed());
+        Identity { device: word(0), inode: word(1), size: word(2), seconds, nanoseconds }
     }
 
     /// Returns the time of the file's last change.

@@ -24,7 +24,7 @@ use crate::server::stages::{Stage, Stages};
 /// Bytes that are converted at a time after invalid bytes were found.
 const PIECE: usize = 512;
 
-/// Fields that are kept of a record with too many fields.
+/// Fields that are kept of a record with too many fields. No file has more columns.
 pub const MOST_FIELDS: usize = 4096;
 
 /// Reads records from a source.
@@ -33,7 +33,6 @@ pub struct Stream {
     source: Source,
     pub reader: Reader,
     encodings: Encodings,
-    treatment: Treatment,
     /// For converted encodings only: bytes of the file that are not converted yet.
     raw: Vec<u8>,
     raw_ended: bool,
@@ -63,7 +62,6 @@ struct List {
     /// How each file is read.
     coding: Coding,
     header: Header,
-    columns: usize,
     /// After a file the next one is read.
     goes_on: bool,
     /// Counts bytes by file, too.
@@ -80,13 +78,12 @@ pub struct Header {
 }
 
 impl Stream {
-    /// A stream at the start of `source`, whose records have `columns` fields.
-    pub fn new(source: Source, dialect: Dialect, encodings: Encodings, header: Header, columns: usize) -> Stream {
+    /// A stream at the start of `source`.
+    pub fn new(source: Source, dialect: Dialect, encodings: Encodings, header: Header) -> Stream {
         Stream {
             source,
-            reader: Stream::reader(dialect, encodings, header, columns),
+            reader: Stream::reader(dialect, encodings, header),
             encodings,
-            treatment: encodings.treatment(),
             raw: Vec::new(),
             raw_ended: false,
             bom_pending: encodings.has_bom(),
@@ -102,9 +99,8 @@ impl Stream {
     }
 
     /// Set the list of files, the first of which is the source.
-    pub fn with_files(mut self, files: Rc<FileList>, coding: Coding, header: Header, columns: usize) -> Stream {
-        self.list =
-            Some(List { files, current: 0, before: 0, coding, header, columns, goes_on: true, figures: ByFile::NONE });
+    pub fn with_files(mut self, files: Rc<FileList>, coding: Coding, header: Header) -> Stream {
+        self.list = Some(List { files, current: 0, before: 0, coding, header, goes_on: true, figures: ByFile::NONE });
         self
     }
 
@@ -139,7 +135,7 @@ impl Stream {
             return Ok(None);
         };
         let source = Source::open(&list.files.location(file), list.coding)?;
-        let mut stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header, list.columns);
+        let mut stream = Stream::new(source, self.reader.dialect().clone(), self.encodings, list.header);
         stream.tolerate(self.tolerant, self.invalid);
         if !stream.identity().is_some_and(|identity| identity.continues(file.identity)) {
             return Err(changed(stream.source.name()));
@@ -206,7 +202,7 @@ impl Stream {
         let Some(file) = list.files.files.get(number) else { return Ok(()) };
         list.before += self.source.bytes_read();
         list.current = number;
-        let (header, columns) = (list.header, list.columns);
+        let header = list.header;
         let other = Source::open(&list.files.location(file), list.coding)?;
         self.source.replace(other)?;
         let earlier = file.identity;
@@ -216,11 +212,11 @@ impl Stream {
         if self.expected.is_some() {
             self.insist(earlier)?;
         }
-        self.begin_anew(header, columns);
+        self.begin_anew(header);
         Ok(())
     }
 
-    fn reader(dialect: Dialect, encodings: Encodings, header: Header, columns: usize) -> Reader {
+    fn reader(dialect: Dialect, encodings: Encodings, header: Header) -> Reader {
         let treatment = encodings.treatment();
         Reader::new(Settings {
             dialect,
@@ -232,7 +228,7 @@ impl Stream {
             header_fields: header.fields,
             // A record with more fields than columns is an error, but COPY checks all its fields for invalid escapes
             // first.
-            max_fields: columns.max(MOST_FIELDS) + 1,
+            max_fields: MOST_FIELDS + 1,
             level: Level::best(),
         })
     }
@@ -285,7 +281,8 @@ impl Stream {
                 Event::NeedData => self.feed()?,
                 Event::Error(error) if self.reader.goes_on() => return Err(self.about_record(error)),
                 Event::Error(ReadError::Encoding) => {
-                    let bytes = if self.treatment == Treatment::Convert { &self.raw } else { self.reader.unverified() };
+                    let bytes =
+                        if self.treatment() == Treatment::Convert { &self.raw } else { self.reader.unverified() };
                     let utf16 = self.source.is_utf16().then(|| invalid_utf16(bytes)).flatten();
                     return Err(utf16.unwrap_or_else(|| self.encodings.raise(bytes)));
                 }
@@ -310,7 +307,6 @@ impl Stream {
         read_error(error, self.reader.dialect().format).about_record()
     }
 
-    /// Give the reader more bytes.
     /// Whether an end marker has ended the data, and text is behind it. It is looked for in a regular file only, because
     /// others may keep the reader waiting. Guarded.
     pub fn ended_early(&mut self) -> Result<bool> {
@@ -332,31 +328,17 @@ impl Stream {
         Ok(false)
     }
 
+    /// Give the reader more bytes.
     fn feed(&mut self) -> Result<()> {
         let mut watch = self.stages.watch();
-        self.fetch()?;
-        self.stages.lap(&mut watch, Stage::Read);
-        Ok(())
-    }
-
-    fn fetch(&mut self) -> Result<()> {
-        match self.treatment {
-            Treatment::Utf8 => {
-                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
-                self.reader.filled(n);
-            }
-            Treatment::Verify => {
-                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
-                self.reader.filled(n);
-                self.verify();
-            }
-            Treatment::Nothing => {
-                let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
-                self.reader.filled(n);
-                self.reader.verified(n);
-            }
-            Treatment::Convert => self.feed_converted()?,
+        if self.treatment() == Treatment::Convert {
+            self.feed_converted()?;
+        } else {
+            let n = self.source.read(self.reader.try_space().ok_or_else(out_of_memory)?)?;
+            self.reader.filled(n);
+            self.verify_chunk();
         }
+        self.stages.lap(&mut watch, Stage::Read);
         Ok(())
     }
 
@@ -453,7 +435,7 @@ impl Stream {
     }
 
     /// Go back to the start. False if the source must be opened again. Guarded.
-    pub fn restart(&mut self, header: Header, columns: usize) -> Result<bool> {
+    pub fn restart(&mut self, header: Header) -> Result<bool> {
         if self.list.is_some() {
             self.switch_to_file(0)?;
             if let Some(list) = &mut self.list {
@@ -464,13 +446,13 @@ impl Stream {
         if !self.source.rewind()? {
             return Ok(false);
         }
-        self.begin_anew(header, columns);
+        self.begin_anew(header);
         Ok(true)
     }
 
     /// Reset the reader for a source that is at its start.
-    fn begin_anew(&mut self, header: Header, columns: usize) {
-        self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header, columns);
+    fn begin_anew(&mut self, header: Header) {
+        self.reader = Stream::reader(self.reader.dialect().clone(), self.encodings, header);
         self.configure_reader();
         self.raw.clear();
         self.raw_ended = false;
@@ -491,9 +473,14 @@ impl Stream {
         (&mut self.source, &mut self.reader)
     }
 
-    /// Verify the bytes of a chunk, which the reader has all been given, unless the reader has verified them.
+    /// How the bytes of the file are treated.
+    fn treatment(&self) -> Treatment {
+        self.encodings.treatment()
+    }
+
+    /// Verify the bytes that the reader has been given, unless the reader has verified them.
     pub fn verify_chunk(&mut self) {
-        match self.treatment {
+        match self.treatment() {
             Treatment::Verify => self.verify(),
             Treatment::Nothing => self.reader.verified(self.reader.unverified().len()),
             Treatment::Utf8 | Treatment::Convert => (),
@@ -533,7 +520,7 @@ impl Stream {
 
     /// Are positions in the stream offsets in the file?
     pub fn has_offsets(&self) -> bool {
-        self.treatment != Treatment::Convert
+        self.treatment() != Treatment::Convert
     }
 
     /// Character set of the server's encoding.

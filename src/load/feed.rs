@@ -192,7 +192,7 @@ impl Feed {
         if self.query.is_some() {
             return Err(query::not_twice(target));
         }
-        self.rows.restart(self.copy.header(), |_| {
+        self.rows.restart(self.copy.header(), || {
             let message = format!("cannot read a program or a FIFO more than once, as rules of \"{target}\" require");
             Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message))
         })?;

@@ -174,7 +174,7 @@ fn open(location: &Location, copy: &CopyOptions, places: &Places, descriptor: Tu
     copy.force(pg_sys::InvalidOid, &mut columns)?;
     let fields = place(&mut columns, places, copy.shape())?;
     copy.refine(&mut columns, &fields)?;
-    let stream = copy.open(location, copy.header(), columns.len())?;
+    let stream = copy.open(location, copy.header())?;
     let match_header = copy.header == HeaderOption::Match;
     let known = copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, c"bulk_read".to_owned(), location.described(), match_header);

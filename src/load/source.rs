@@ -164,7 +164,7 @@ pub fn open_rows(relation: Relation, options: &LoadOptions, mapping: Option<&Map
     let columns = fields.map_or_else(|| Ok(Vec::new()), |mapping| columns(relation, options, mapping, defaults))?;
     let listed = list.map(Location::Files);
     let location = listed.as_ref().unwrap_or(&options.location);
-    let stream = options.copy.open(location, header, mapping.map_or(0, |mapping| mapping.fields.len()))?;
+    let stream = options.copy.open(location, header)?;
     let match_header = options.copy.header == HeaderOption::Match;
     // The header of each file decides.
     let known = (stream.files().is_some() && options.copy.by_name() && mapping.is_some()).then(|| columns.clone());
@@ -186,7 +186,7 @@ pub fn open_rows(relation: Relation, options: &LoadOptions, mapping: Option<&Map
 /// says where the values go. Guarded; memory as in [`open_rows`].
 fn foreign_rows(foreign: pg_sys::Oid, options: &LoadOptions, mapping: &Mapping) -> Result<Rows> {
     let (name, columns) = foreign_columns(foreign, options, mapping)?;
-    let stream = options.copy.open(&options.location, options.copy.header(), columns.len())?;
+    let stream = options.copy.open(&options.location, options.copy.header())?;
     let match_header = options.copy.header == HeaderOption::Match;
     let known = options.copy.by_name().then(|| columns.clone());
     let mut rows = Rows::new(stream, columns, name, options.location.described(), match_header);
@@ -311,7 +311,7 @@ pub fn by_name(relation: Relation, options: &LoadOptions, rows: &mut Rows) -> Re
             column.default = None;
         }
         rows.name_by(columns);
-        rows.restart(options.copy.header(), |_| Err(changed(&options.location.display())))?;
+        rows.restart(options.copy.header(), || Err(changed(&options.location.display())))?;
     } else {
         rows.set_columns(columns);
     }

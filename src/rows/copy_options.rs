@@ -12,7 +12,7 @@ pub mod slice_options;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pg_bulk_text::dialect::{Dialect, Format, FormatOptions, LineContent, LineEnd};
+use pg_bulk_text::dialect::{Dialect, Eol, Format, FormatOptions, LineContent};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::field_options::FieldDraft;
@@ -70,8 +70,7 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Values of the option `line_end`.
-pub const LINE_ENDS: &[(&str, LineEnd)] =
-    &[("lf", LineEnd::Lf), ("crlf", LineEnd::CrLf), ("cr", LineEnd::Cr), ("any", LineEnd::Any)];
+pub const LINE_ENDS: &[(&str, Eol)] = &[("lf", Eol::Nl), ("crlf", Eol::CrNl), ("cr", Eol::Cr), ("any", Eol::Any)];
 
 /// Structure of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -398,9 +397,9 @@ impl CopyOptions {
         if self.is_literal { Ok(None) } else { location.files() }
     }
 
-    /// Opens the records of a location, with this number of fields. Errors in the options are reported before anything
+    /// Opens the records of a location. Errors in the options are reported before anything
     /// is opened. Guarded.
-    pub fn open(&self, location: &Location, mut header: Header, fields: usize) -> Result<Stream> {
+    pub fn open(&self, location: &Location, mut header: Header) -> Result<Stream> {
         let encodings = self.encodings()?;
         self.check_encoding_errors(&encodings)?;
         let files = self.files(location)?;
@@ -410,12 +409,12 @@ impl CopyOptions {
         header.fields |= has_names && files.as_ref().is_some_and(|list| list.files.len() > 1);
         let listed = files.clone().map(Location::Files);
         let source = Source::open(listed.as_ref().unwrap_or(location), self.coding())?;
-        let mut stream = Stream::new(source, self.dialect.clone(), encodings, header, fields);
+        let mut stream = Stream::new(source, self.dialect.clone(), encodings, header);
         if matches!(location, Location::Client(_)) {
             stream.reader.end_at_marker();
         }
         if let Some(files) = files {
-            stream = stream.with_files(files, self.coding(), header, fields);
+            stream = stream.with_files(files, self.coding(), header);
         }
         stream.tolerate(self.on_error == OnError::Table, self.encoding_errors());
         Ok(stream)

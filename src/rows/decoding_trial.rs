@@ -23,33 +23,42 @@ use crate::server::function::{Call, sql_function};
 
 sql_function!(pg_finfo_bulk_decoding_trial, bulk_decoding_trial, trial);
 
-/// Returns the number of fields that the decoder decoded. Raises an error if the input function returns another value
-/// for one of them.
 fn trial(call: &Call) -> Result<i64> {
-    let number = |index| call.argument(index).map(|value| value.number());
     let (oid, typmod) = (call.argument(1)?.as_oid(), call.argument(2)?.small());
-    let (seed, fields) = (number(3)?, number(4)?);
-    let samples = call.argument(0)?.into_texts();
     let Some(decoder) = Decoder::for_type(oid.to_u32(), typmod, &column::session(Charset::Utf8)) else {
         return Ok(-1);
     };
+    let samples = call.argument(0)?.into_texts();
     let samples: Vec<Vec<char>> = samples.iter().map(|sample| sample.to_string_lossy().chars().collect()).collect();
-    let random = &mut Random(seed.cast_unsigned());
-    let mut arena = Arena::new();
+    let make = |random: &mut Random| random.field(&samples).into_bytes();
     let input = Input::new(oid, typmod);
+    compare(call, make, |field, arena| decoder.decode(field, arena), &input, |field| input.read(field))
+}
+
+/// Returns the number of fields that the decoder decoded. Raises an error if the server's function returns another value
+/// for one of them.
+pub fn compare(
+    call: &Call,
+    make: impl Fn(&mut Random) -> Vec<u8>,
+    decode: impl Fn(&[u8], &mut Arena) -> Option<u64>,
+    input: &Input,
+    read: impl Fn(&[u8]) -> std::result::Result<Vec<u8>, String>,
+) -> Result<i64> {
+    let random = &mut Random(call.argument(3)?.number().cast_unsigned());
+    let mut arena = Arena::new();
     let mut sure = 0i64;
-    for number in 0..fields {
-        let field = random.field(&samples);
+    for number in 0..call.argument(4)?.number() {
+        let field = make(random);
         arena.reset();
-        let Some(found) = decoder.decode(field.as_bytes(), &mut arena) else { continue };
+        let Some(found) = decode(&field, &mut arena) else { continue };
         sure += 1;
-        let datum = pg_sys::Datum::from(found);
-        // SAFETY: values of this type; the memory that they point to is valid until the next one.
-        let as_decoded = unsafe { input.bytes(datum) };
-        let as_read = input.read(field.as_bytes());
+        // SAFETY: a value of this type; the memory that it points to is valid until the next one.
+        let as_decoded = unsafe { input.bytes(pg_sys::Datum::from(found as usize)) };
+        let as_read = read(&field);
         if as_read.as_ref() != Ok(&as_decoded) {
             let as_read = as_read.map(|bytes| format!("{bytes:02x?}"));
-            Error::new(Code::ERRCODE_DATA_EXCEPTION, format!("field {number}: {decoder:?} of {field:?}"))
+            let field = field.escape_ascii();
+            Error::new(Code::ERRCODE_DATA_EXCEPTION, format!("field {number}: \"{field}\""))
                 .detail(format!("decoded {as_decoded:02x?}, read {as_read:?}"))
                 .raise();
         }

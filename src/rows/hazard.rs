@@ -6,9 +6,8 @@ use super::column::Column;
 use super::type_parts::{TypeParts, domain_checks};
 use crate::server::compat;
 use crate::server::index_functions;
-use crate::server::lookup::{CatalogRow, type_kind};
+use crate::server::lookup::{CatalogRow, column_options, type_kind};
 use crate::server::node::{Node, NodeList};
-use crate::server::option_value::stored;
 use crate::server::relation::{OpenRelation, Relation};
 
 /// PROPARALLEL_SAFE (pg_proc.h)
@@ -128,6 +127,5 @@ impl Hazards {
 
 /// Whether a foreign table's column holds the file name or line number, and is no field. Guarded.
 fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
-    // SAFETY: a guarded catalog lookup, which returns a list of DefElems with strings.
-    unsafe { stored(pg_sys::GetForeignColumnOptions(relid, attribute)) }.iter().any(|(name, _)| name == "source")
+    column_options(relid, attribute).iter().any(|(name, _)| name == "source")
 }

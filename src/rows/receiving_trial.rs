@@ -11,52 +11,29 @@
 //! ```
 
 use pg_bulk_text::json_text::Charset;
-use pg_bulk_types::arena::Arena;
 use pg_bulk_types::convert::Wire;
-use pgrx::{FromDatum, PgSqlErrorCode as Code, pg_sys};
+use pgrx::FromDatum;
 
-use super::decoding_trial::Random;
+use super::decoding_trial::{Random, compare};
 use super::trial_input::Input;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::input::encoding::is_utf8;
 use crate::server::function::{Call, sql_function};
 
 sql_function!(pg_finfo_bulk_receiving_trial, bulk_receiving_trial, trial);
 
-/// Return the number of fields that the decoder converted. An error if the receive function disagrees on one of them.
 fn trial(call: &Call) -> Result<i64> {
-    let number = |index| call.argument(index).map(|value| value.number());
     let (oid, typmod) = (call.argument(1)?.as_oid(), call.argument(2)?.small());
-    let (seed, fields) = (number(3)?, number(4)?);
+    let Some(decoder) = Wire::for_type(oid.to_u32(), typmod, Charset::Utf8, is_utf8(None)) else {
+        return Ok(-1);
+    };
     // SAFETY: an argument of type bytea[], which lasts as long as the call.
     let samples = unsafe { call.datum(0).and_then(|samples| pgrx::Array::<&[u8]>::from_datum(samples, false)) };
     let samples = samples.iter().flat_map(|samples| samples.iter().flatten());
     let samples: Vec<Vec<u8>> = samples.map(<[u8]>::to_vec).collect();
-    // SAFETY: reads a variable of this process.
-    let utf8 = unsafe { pg_sys::pg_get_client_encoding() } == pg_sys::pg_enc::PG_UTF8 as i32;
-    let Some(decoder) = Wire::for_type(oid.to_u32(), typmod, Charset::Utf8, utf8) else {
-        return Ok(-1);
-    };
-    let random = &mut Random(seed.cast_unsigned());
-    let mut arena = Arena::new();
+    let make = |random: &mut Random| random.bytes(&samples);
     let input = Input::received(oid, typmod);
-    let mut sure = 0i64;
-    for number in 0..fields {
-        let field = random.bytes(&samples);
-        arena.reset();
-        let Some(found) = decoder.decode(&field, &mut arena) else { continue };
-        sure += 1;
-        let datum = pg_sys::Datum::from(found as usize);
-        // SAFETY: values of this type, valid until the next one is made.
-        let as_decoded = unsafe { input.bytes(datum) };
-        let as_received = input.receive(&field);
-        if as_received.as_ref() != Ok(&as_decoded) {
-            let as_received = as_received.map(|bytes| format!("{bytes:02x?}"));
-            Error::new(Code::ERRCODE_DATA_EXCEPTION, format!("field {number}: {decoder:?} of {field:02x?}"))
-                .detail(format!("decoded {as_decoded:02x?}, received {as_received:?}"))
-                .raise();
-        }
-    }
-    Ok(sure)
+    compare(call, make, |field, arena| decoder.decode(field, arena), &input, |field| input.receive(field))
 }
 
 impl Random {

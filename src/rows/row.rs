@@ -475,11 +475,10 @@ impl Rows {
     }
 
     /// Go back to the start of the same file, or open a new stream with `open`. Guarded.
-    pub fn restart(&mut self, header: Header, open: impl FnOnce(usize) -> Result<Stream>) -> Result<()> {
-        let columns = self.layout.columns.len();
-        if !self.stream.restart(header, columns)? {
+    pub fn restart(&mut self, header: Header, open: impl FnOnce() -> Result<Stream>) -> Result<()> {
+        if !self.stream.restart(header)? {
             self.stream.close()?;
-            self.stream = open(columns)?;
+            self.stream = open()?;
             self.expect_fields();
         }
         self.rows = 0;

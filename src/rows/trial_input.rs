@@ -97,14 +97,16 @@ impl Input {
     /// Call a function in memory that the next call frees. A server error becomes the result. The caller then ends the
     /// transaction, or the next call uses nothing that this one may have left open.
     fn call(&self, read: impl FnOnce() -> Result<Vec<u8>, String>) -> Result<Vec<u8>, String> {
-        // SAFETY: this value owns the context, which has only the memory of the previous call.
-        let before = unsafe {
+        // SAFETY: this value owns the context, which has only the memory of the previous call; the context that was current
+        // before.
+        let done = unsafe {
             pg_sys::MemoryContextReset(self.memory.value());
-            pg_sys::MemoryContextSwitchTo(self.memory.value())
+            let before = pg_sys::MemoryContextSwitchTo(self.memory.value());
+            let read = PgTryBuilder::new(AssertUnwindSafe(read));
+            let done = read.catch_others(|error| Err(format!("{error:?}"))).execute();
+            pg_sys::MemoryContextSwitchTo(before);
+            done
         };
-        let done = PgTryBuilder::new(AssertUnwindSafe(read)).catch_others(|error| Err(format!("{error:?}"))).execute();
-        // SAFETY: the context that was current before.
-        unsafe { pg_sys::MemoryContextSwitchTo(before) };
         done
     }
 }

@@ -149,6 +149,12 @@ impl ForeignServer {
     }
 }
 
+/// Names and values of the options of a foreign table's column.
+pub fn column_options(table: pg_sys::Oid, attribute: i16) -> Vec<(String, Vec<u8>)> {
+    // SAFETY: a guarded catalog lookup, which returns a list of DefElems with strings.
+    unsafe { stored(pg_sys::GetForeignColumnOptions(table, attribute)) }
+}
+
 /// The language of a function; None if the function does not exist.
 pub fn language_of(function: pg_sys::Oid) -> Option<u32> {
     CatalogRow::<pg_sys::FormData_pg_proc>::find(function).map(|row| row.prolang.to_u32())

@@ -103,32 +103,6 @@ impl Eol {
     }
 }
 
-/// How lines end, as an option says. Without it, the first line decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineEnd {
-    /// `\n`. A carriage return is data.
-    Lf,
-    /// `\r\n`. A newline or a carriage return alone is data.
-    CrLf,
-    /// `\r`. A newline is data.
-    Cr,
-    /// Each of `\n`, `\r` and `\r\n` ends a line.
-    Any,
-}
-
-impl LineEnd {
-    /// The line end of the file's lines.
-    #[must_use]
-    pub fn eol(self) -> Eol {
-        match self {
-            LineEnd::Lf => Eol::Nl,
-            LineEnd::CrLf => Eol::CrNl,
-            LineEnd::Cr => Eol::Cr,
-            LineEnd::Any => Eol::Any,
-        }
-    }
-}
-
 /// The meaning of `\.`, which changed with PostgreSQL 18.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndMarker {
@@ -170,8 +144,8 @@ pub struct Dialect {
     pub comment: Vec<u8>,
     /// A quote counts only at both ends of a field (CSV).
     pub lenient_quotes: bool,
-    /// How lines end, if it is given.
-    pub line_end: Option<LineEnd>,
+    /// How lines end, if it is given. All other carriage returns and newlines are data.
+    pub line_end: Option<Eol>,
 }
 
 /// The content of a line that is one field.
@@ -215,7 +189,7 @@ pub struct FormatOptions {
     /// `lenient_quotes`
     pub lenient_quotes: bool,
     /// `line_end`
-    pub line_end: Option<LineEnd>,
+    pub line_end: Option<Eol>,
 }
 
 /// Errors in a set of format options: one variant per message of `ProcessCopyOptions`, and some about options that COPY

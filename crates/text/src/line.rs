@@ -14,7 +14,7 @@
 //! The reader gets a buffer that begins at a line start. If the result depends on bytes that have not arrived, it
 //! returns [`Line::NeedMore`] and is called again with a longer buffer.
 
-use crate::dialect::{Dialect, EndMarker, Eol, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Eol};
 use crate::field::{self, Opening};
 
 /// Limit of a line in bytes: COPY's line buffer is a StringInfo, which cannot hold this many (`MaxAllocSize`).
@@ -131,7 +131,7 @@ pub fn read_line(d: &Dialect, eol: &mut Option<Eol>, buf: &[u8], at_end: bool) -
     if !at_end && buf.len() < d.comment.len() && d.comment.starts_with(buf) {
         return Line::NeedMore { embedded: 0 };
     }
-    *eol = d.line_end.map(LineEnd::eol).or(*eol);
+    *eol = d.line_end.or(*eol);
     let is_comment = d.begins_comment(buf);
     let (csv, is_literal) = (d.is_csv() && !is_comment, d.is_literal() || is_comment);
     let marker_in_csv = d.end_marker == EndMarker::Until17;

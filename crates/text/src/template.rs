@@ -69,20 +69,7 @@ const FIELDS: &[(&str, Field)] = &[
     ("US", Field::Fraction(6)),
 ];
 
-const MONTHS: [&[u8]; 12] = [
-    b"january",
-    b"february",
-    b"march",
-    b"april",
-    b"may",
-    b"june",
-    b"july",
-    b"august",
-    b"september",
-    b"october",
-    b"november",
-    b"december",
-];
+const MONTHS: &str = "january february march april may june july august september october november december";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
@@ -273,10 +260,10 @@ impl Template {
                     continue;
                 }
                 Field::ShortName | Field::Name => {
-                    let name = |month: &'static [u8]| {
-                        if field == Field::Name { month } else { month.get(..3).unwrap_or(month) }
-                    };
-                    let found = (1..).zip(MONTHS).find_map(|(i, month)| Some((i, without(rest, name(month))?)));
+                    let length = if field == Field::Name { usize::MAX } else { 3 };
+                    let name = |month: &'static str| month.get(..length).unwrap_or(month).as_bytes();
+                    let mut months = (1..).zip(MONTHS.split(' '));
+                    let found = months.find_map(|(i, month)| Some((i, without(rest, name(month))?)));
                     (moment.month, rest) = found.ok_or(Misfit::Form)?;
                     continue;
                 }
@@ -416,7 +403,7 @@ mod tests {
             } else {
                 format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
             };
-            let name = std::str::from_utf8(MONTHS[month as usize - 1]).unwrap();
+            let name = MONTHS.split(' ').nth(month as usize - 1).unwrap();
             let half = if hour < 12 { "AM" } else { "PM" };
             let clock = (hour + 11) % 12 + 1;
             for (template, text) in [

@@ -5,15 +5,14 @@ mod dialects;
 
 use dialects::{EOLS, dialect, levels, line_end, pass, regular};
 use pg_bulk_text::chunk::BLOCK;
-use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format, LineEnd};
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol, Format};
 use pg_bulk_text::line::LINE_LIMIT;
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::{self, Cell, Row, tolerant};
 use pg_bulk_text::reader::Settings;
 use proptest::prelude::*;
 
-const LINE_ENDS: [Option<LineEnd>; 5] =
-    [None, Some(LineEnd::Lf), Some(LineEnd::CrLf), Some(LineEnd::Cr), Some(LineEnd::Any)];
+const LINE_ENDS: [Option<Eol>; 5] = [None, Some(Eol::Nl), Some(Eol::CrNl), Some(Eol::Cr), Some(Eol::Any)];
 const COMMENTS: [&str; 5] = ["", "#", "--", " #", "x"];
 
 fn skipping(d: &Dialect, blanks: bool, comment: &str) -> Dialect {
@@ -114,12 +113,12 @@ fn given_line_ends() {
         csv
     };
     let data = "1,a\n2,b\r\n3,c\r4,d\r\n";
-    assert_eq!(ends(LineEnd::Any, data), ["1:1|a", "2:2|b", "3:3|c", "4:4|d"]);
-    assert_eq!(ends(LineEnd::Lf, data), ["1:1|a", "2:2|b\r", "3:3|c\r4|d\r"]);
-    assert_eq!(ends(LineEnd::CrLf, data), ["1:1|a\n2|b", "3:3|c\r4|d"]);
-    assert_eq!(ends(LineEnd::Cr, data), ["1:1|a\n2|b", "2:\n3|c", "3:4|d", "4:\n"]);
-    assert_eq!(ends(LineEnd::Any, "\r\n\n\r\r"), ["1:N", "2:N", "3:N", "4:N"]);
-    let csv = Dialect { line_end: Some(LineEnd::Lf), ..dialect(true, ",", "\"", "\"", "", EndMarker::Until17) };
+    assert_eq!(ends(Eol::Any, data), ["1:1|a", "2:2|b", "3:3|c", "4:4|d"]);
+    assert_eq!(ends(Eol::Nl, data), ["1:1|a", "2:2|b\r", "3:3|c\r4|d\r"]);
+    assert_eq!(ends(Eol::CrNl, data), ["1:1|a\n2|b", "3:3|c\r4|d"]);
+    assert_eq!(ends(Eol::Cr, data), ["1:1|a\n2|b", "2:\n3|c", "3:4|d", "4:\n"]);
+    assert_eq!(ends(Eol::Any, "\r\n\n\r\r"), ["1:N", "2:N", "3:N", "4:N"]);
+    let csv = Dialect { line_end: Some(Eol::Nl), ..dialect(true, ",", "\"", "\"", "", EndMarker::Until17) };
     assert_eq!(short(&csv, "\"a\"\r\n\"b\"\n"), ["1:a\r", "2:b"]);
     for eol in EOLS {
         let lines = ["1,2", "\"x\"\"y\",\"z\"", "a"].map(|line| line.as_bytes().to_vec()).join(line_end(eol));

@@ -74,10 +74,12 @@ impl Arena {
 #[allow(unsafe_code, reason = "std cannot yet be asked for zeroed memory that may not be there")]
 fn zeroed(words: usize) -> Option<Box<[u64]>> {
     let layout = Layout::array::<u64>(words.max(1)).ok()?;
-    // SAFETY: the layout is not empty.
-    let first = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?.cast::<u64>();
-    // SAFETY: allocated above with the layout of this slice; zeros are valid u64; the box is the only owner.
-    Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first.as_ptr(), words.max(1))) })
+    // SAFETY: the layout is not empty. The memory has the layout of this slice; zeros are valid u64; the box is the only
+    // owner.
+    unsafe {
+        let first = NonNull::new(std::alloc::alloc_zeroed(layout))?.cast::<u64>();
+        Some(Box::from_raw(std::ptr::slice_from_raw_parts_mut(first.as_ptr(), words.max(1))))
+    }
 }
 
 /// The memory of `words` as bytes.

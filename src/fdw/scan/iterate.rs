@@ -141,14 +141,14 @@ pub fn rescan(mut node: ScanNode<'_>) -> Result<()> {
     let options = &scan.options;
     let begun_in = scan.begun_in;
     if let Some(rows) = &mut scan.rows {
-        let open = |columns| {
+        let open = || {
             // A source that is opened in a subtransaction is closed when that is rolled back, which this scan may
             // outlive. A regular file is not opened again; other sources cannot be rewound.
             if subtransaction() > begun_in {
                 let message = "cannot read a program or a FIFO again in a later subtransaction";
                 return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
             }
-            options.copy.open(options.location()?, options.copy.header(), columns)
+            options.copy.open(options.location()?, options.copy.header())
         };
         rows.restart(options.copy.header(), open)?;
         policy.restart(&options.copy);

@@ -32,7 +32,7 @@ use crate::server::relation::Relation;
 pub fn open_rows(relation: Relation<'_>, options: &TableOptions) -> Result<Rows> {
     let columns = options.columns(relation)?;
     let location = options.location()?;
-    let stream = options.copy.open(location, options.copy.header(), columns.len())?;
+    let stream = options.copy.open(location, options.copy.header())?;
     let known = options.copy.by_name().then(|| columns.clone());
     let match_header = options.copy.header == HeaderOption::Match;
     let mut rows = Rows::new(stream, columns, relation.name(), location.described(), match_header);

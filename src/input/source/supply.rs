@@ -19,14 +19,11 @@ const LO_GET: u32 = 3459;
 
 /// The bytes of a value, which must stay in place while they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bytes {
-    data: *const u8,
-    len: usize,
-}
+pub struct Bytes(&'static [u8]);
 
 impl Bytes {
     /// No bytes.
-    pub const NONE: Bytes = Bytes { data: std::ptr::null(), len: 0 };
+    pub const NONE: Bytes = Bytes(&[]);
 
     /// The bytes of a datum. Guarded; allocates in the current memory context.
     ///
@@ -36,16 +33,8 @@ impl Bytes {
         // SAFETY: the datum is a bytea; once detoasted, its header has its length.
         unsafe {
             let value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
-            Bytes { data: pgrx::vardata_any(value).cast(), len: pgrx::varsize_any_exhdr(value) }
+            Bytes(std::slice::from_raw_parts(pgrx::vardata_any(value).cast(), pgrx::varsize_any_exhdr(value)))
         }
-    }
-
-    fn get(&self) -> &[u8] {
-        if self.data.is_null() {
-            return &[];
-        }
-        // SAFETY: `of_datum` has taken them from a value that outlives this struct.
-        unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
 
@@ -145,9 +134,9 @@ impl Supply {
         check_for_interrupts!();
         let position = self.position.get();
         let count = match self.of {
-            Of::Value(bytes) => {
+            Of::Value(Bytes(bytes)) => {
                 let from = usize::try_from(position).unwrap_or(usize::MAX);
-                let left = bytes.get().get(from..).unwrap_or_default();
+                let left = bytes.get(from..).unwrap_or_default();
                 let count = left.len().min(buffer.len());
                 buffer.iter_mut().zip(left).for_each(|(to, from)| *to = *from);
                 count

@@ -18,7 +18,6 @@ use crate::error::Result;
 use crate::rows::copy_options::{Draft, LINE_ENDS};
 use crate::rows::ragged::{LongRows, ShortRows};
 use crate::server::option_value::OptionValue;
-use crate::server::server_text::from_server;
 
 impl Sniffer {
     pub(super) fn finish(
@@ -138,11 +137,11 @@ impl Sniffer {
             self.notes.push("fields have no quotes: a quote is data".to_owned());
         }
         for column in columns.iter().filter(|column| column.evidence.wants_force_null()) {
-            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            let name = column.shown_name();
             self.notes.push(format!("column \"{name}\": empty values in quotes are NULL (force_null)"));
         }
         for column in columns.iter().filter(|column| column.evidence.is_ambiguous()) {
-            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            let name = column.shown_name();
             self.notes
                 .push(format!("column \"{name}\": it is not certain whether dates have the day or the month first"));
         }
@@ -151,7 +150,7 @@ impl Sniffer {
         }
         let mut foreign_notes = Vec::new();
         for column in columns.iter().filter(|column| column.type_name() != column.foreign_type_name()) {
-            let name = from_server(&CString::new(column.name.as_slice()).unwrap_or_default());
+            let name = column.shown_name();
             let kind = column.type_name();
             foreign_notes.push(format!(
                 "column \"{name}\": the type {kind} depends on the DateStyle of this session, so the type in a foreign table is text"

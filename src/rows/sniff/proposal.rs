@@ -77,6 +77,11 @@ pub fn table_name(path: &CStr, is_pattern: bool) -> Vec<u8> {
 }
 
 impl SniffedColumn {
+    /// The name in notes. Guarded.
+    pub(super) fn shown_name(&self) -> String {
+        from_server(&c_string(&self.name))
+    }
+
     fn definition(&self, foreign: bool) -> Vec<u8> {
         let mut out = identifier(&self.name);
         out.push(b' ');
@@ -119,7 +124,7 @@ impl SniffedColumn {
 
     /// Notes about values that are not read as they are written.
     pub(super) fn style_notes(&self) -> Vec<String> {
-        let name = from_server(&c_string(&self.name));
+        let name = self.shown_name();
         let mut notes = Vec::new();
         match self.evidence.style() {
             Some(Style::Number(decimal, thousands)) => {

@@ -3,7 +3,7 @@
 use super::preamble::Place;
 use super::tokens::{Ends, Kind, Syntax, has_blank};
 use super::trial::{Row, Trial};
-use crate::dialect::{Dialect, EndMarker, Format, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Eol, Format};
 use crate::fixed::Trim;
 use crate::separator::Separator;
 
@@ -34,7 +34,7 @@ pub struct GivenOptions {
     /// Quotes count only at both ends of a field.
     pub lenient_quotes: Option<bool>,
     /// How lines end.
-    pub line_end: Option<LineEnd>,
+    pub line_end: Option<Eol>,
     /// The NULL marker.
     pub null: Option<Vec<u8>>,
     /// The meaning of `\.`.
@@ -158,7 +158,7 @@ pub(super) fn finding(sample: &[u8], whole: bool, given: &GivenOptions, best: &T
 
 /// Reads the sample with the line ends that explain it best. Returns also the option for them: none if the reader learns
 /// them from the first line.
-fn with_line_ends(sample: &[u8], whole: bool, given: &GivenOptions, best: &Syntax) -> (Trial, Option<LineEnd>) {
+fn with_line_ends(sample: &[u8], whole: bool, given: &GivenOptions, best: &Syntax) -> (Trial, Option<Eol>) {
     let any = Trial::whole_of(sample, whole, best.clone());
     let (lf, cr_lf, cr) = any.line_ends;
     let sequences = [lf, cr_lf, cr].iter().filter(|&&count| count > 0).count();
@@ -167,13 +167,13 @@ fn with_line_ends(sample: &[u8], whole: bool, given: &GivenOptions, best: &Synta
     }
     // A sequence that ends few lines may be data. But where CR LF ends lines, LF and CR alone do not end others.
     let most = match () {
-        () if cr_lf >= lf.max(cr) => LineEnd::CrLf,
-        () if cr_lf > 0 => LineEnd::Any,
-        () if lf >= cr => LineEnd::Lf,
-        () => LineEnd::Cr,
+        () if cr_lf >= lf.max(cr) => Eol::CrNl,
+        () if cr_lf > 0 => Eol::Any,
+        () if lf >= cr => Eol::Nl,
+        () => Eol::Cr,
     };
     let other = Trial::whole_of(sample, whole, Syntax { ends: Ends::of(most), ..best.clone() });
-    if other.agreement > any.agreement { (other, Some(most)) } else { (any, Some(LineEnd::Any)) }
+    if other.agreement > any.agreement { (other, Some(most)) } else { (any, Some(Eol::Any)) }
 }
 
 /// The bytes at the start of comments, if there are some: lines within the table or in front of it that begin with them.

@@ -7,7 +7,7 @@ use super::each_record;
 use super::finding::{Finding, Oddity};
 use super::tokens::{Ends, Kind, Syntax};
 use super::trial::Trial;
-use crate::dialect::{Dialect, EndMarker, Format, LineEnd};
+use crate::dialect::{Dialect, EndMarker, Eol, Format};
 use crate::fixed::Trim;
 use crate::separator::Separator;
 
@@ -201,9 +201,9 @@ fn lines_that_are_no_records() {
 fn line_ends() {
     for (sample, expected) in [
         ("a,b\r\n1,\"x\ny\"\r\n2,z\r\n", None),
-        ("a,b\r\n1,x\ny\r\n2,z\r\n3,w\r\n", Some(LineEnd::CrLf)),
-        ("a,b\n1,x\ry\n2,z\n3,w\n", Some(LineEnd::Lf)),
-        ("a,b\n1,2\r\n3,4\n5,6\r\n", Some(LineEnd::Any)),
+        ("a,b\r\n1,x\ny\r\n2,z\r\n3,w\r\n", Some(Eol::CrNl)),
+        ("a,b\n1,x\ry\n2,z\n3,w\n", Some(Eol::Nl)),
+        ("a,b\n1,2\r\n3,4\n5,6\r\n", Some(Eol::Any)),
     ] {
         assert_eq!(find(sample).dialect.line_end, expected, "{sample:?}");
     }
@@ -268,12 +268,12 @@ fn explicit_options_stay() {
         skip_blank_lines: Some(false),
         comment: Some(b"%".to_vec()),
         lenient_quotes: Some(false),
-        line_end: Some(LineEnd::CrLf),
+        line_end: Some(Eol::CrNl),
         ..given()
     };
     let dialect = detect(b"a,b\r\n\r\n%\r\n\"x\"y,\"z\nz\"\r\n# 1\r\n", true, &others).dialect;
     assert!(!dialect.skip_blank_lines && !dialect.lenient_quotes);
-    assert_eq!((dialect.comment.as_slice(), dialect.line_end), (&b"%"[..], Some(LineEnd::CrLf)));
+    assert_eq!((dialect.comment.as_slice(), dialect.line_end), (&b"%"[..], Some(Eol::CrNl)));
 }
 
 proptest! {

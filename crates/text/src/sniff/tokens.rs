@@ -5,7 +5,7 @@
 //! field is read anew as if it had no quotes. That is the meaning of `lenient_quotes`. A sample without stray quotes is
 //! read in the same way by the reader of loads.
 
-use crate::dialect::LineEnd;
+use crate::dialect::Eol;
 use crate::separator::Separator;
 
 /// The most lines of a quoted field whose end the sample does not have.
@@ -44,9 +44,9 @@ impl Ends {
     /// Each of the three.
     pub(super) const ANY: Ends = Ends { lf: true, crlf: true, cr: true };
 
-    pub(super) fn of(line_end: LineEnd) -> Ends {
-        let is = |one: LineEnd| line_end == LineEnd::Any || line_end == one;
-        Ends { lf: is(LineEnd::Lf), crlf: is(LineEnd::CrLf), cr: is(LineEnd::Cr) }
+    pub(super) fn of(line_end: Eol) -> Ends {
+        let is = |one: Eol| line_end == Eol::Any || line_end == one;
+        Ends { lf: is(Eol::Nl), crlf: is(Eol::CrNl), cr: is(Eol::Cr) }
     }
 
     /// Length of the line end at the start of `bytes`; 0 if there is none.

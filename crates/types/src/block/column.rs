@@ -259,11 +259,12 @@ impl Fields for Down<'_> {
     fn decode_words(&mut self, short: &impl Short, decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>) {
         let Some(null) = self.null else { return self.decode(decode) };
         let quote = self.span.quote;
-        match quote {
-            // SAFETY: there is a marker only if the span is roomy.
-            Some(_) => unsafe { self.words(quote, null, short, decode) },
-            // SAFETY: as above. This variant omits the test for quotes.
-            None => unsafe { self.words(None, null, short, decode) },
+        // SAFETY: there is a marker only if the span is roomy. The second variant omits the test for quotes.
+        unsafe {
+            match quote {
+                Some(_) => self.words(quote, null, short, decode),
+                None => self.words(None, null, short, decode),
+            }
         }
     }
 
@@ -284,11 +285,12 @@ impl Fields for Down<'_> {
             return;
         };
         let mut others = [Other::default(); ROWS];
-        let count = match self.span.quote {
-            // SAFETY: there is a marker only if the span is roomy.
-            Some(_) => unsafe { self.sort_out(self.span.quote, null, &mut others) },
-            // SAFETY: as above.
-            None => unsafe { self.sort_out(None, null, &mut others) },
+        // SAFETY: there is a marker only if the span is roomy.
+        let count = unsafe {
+            match self.span.quote {
+                Some(_) => self.sort_out(self.span.quote, null, &mut others),
+                None => self.sort_out(None, null, &mut others),
+            }
         };
         for other in others.iter().take(count) {
             let row = usize::from(other.row);

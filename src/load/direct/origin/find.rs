@@ -72,7 +72,7 @@ impl Origins {
                     Some(((offset, lines), eol)) => {
                         rows.stream_mut().resume(reader::RecordStart { eol, offset, lines })?;
                     }
-                    None => rows.restart(source.header, |_| Err(lost()))?,
+                    None => rows.restart(source.header, || Err(lost()))?,
                 }
                 self.next(rows, place.file)?.ok_or_else(lost)?
             }

@@ -19,7 +19,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::super::{Attention, RowArrays, Rows};
 use super::What;
 use crate::error::{Error, Result};
-use crate::input::encoding::{Encodings, Treatment};
+use crate::input::encoding::{Encodings, Treatment, client_encoding};
 use crate::rows::column::{Column, Taken};
 use crate::server::copy_errors;
 use crate::server::unguarded;
@@ -63,8 +63,7 @@ impl Rows {
         let line = self.stream.reader.raw_line().unwrap_or_default();
         let wanted = self.stream.reader.dialect().record_length.unwrap_or(0);
         fields.read(line, wanted).map_err(|count| copy_errors::field_count(count, wanted))?;
-        // SAFETY: reads a variable of this process.
-        if unsafe { unguarded::pg_get_client_encoding() } != self.stream.encoding() {
+        if client_encoding() != self.stream.encoding() {
             let message = "client_encoding changed while a file in BINARY mode was being read";
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
