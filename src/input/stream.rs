@@ -310,7 +310,6 @@ impl Stream {
         read_error(error, self.reader.dialect().format).about_record()
     }
 
-    /// Give the reader more bytes.
     /// Whether an end marker has ended the data, and text is behind it. It is looked for in a regular file only, because
     /// others may keep the reader waiting. Guarded.
     pub fn ended_early(&mut self) -> Result<bool> {
@@ -332,6 +331,7 @@ impl Stream {
         Ok(false)
     }
 
+    /// Give the reader more bytes.
     fn feed(&mut self) -> Result<()> {
         let mut watch = self.stages.watch();
         self.fetch()?;
