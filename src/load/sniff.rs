@@ -130,12 +130,7 @@ impl<'a> Asked<'a> {
                 Eol::Any => b"any",
             })
         });
-        let notes: Vec<_> = sniffed
-            .notes
-            .iter()
-            .chain(&sniffed.foreign_notes)
-            .map(|note| json_string(to_server(note).to_bytes()))
-            .collect();
+        let notes: Vec<_> = sniffed.notes.iter().chain(&sniffed.foreign_notes).map(|note| to_server(note)).collect();
         let members = [
             member("options", &self.options_json(sniffed)),
             member("complete", if sniffed.complete { b"true" } else { b"false" }),
@@ -144,7 +139,7 @@ impl<'a> Asked<'a> {
             member("columns", &columns_json(sniffed)),
             member("create_table", &json_string(&sniffed.create_table(&self.table))),
             member("create_foreign_table", &json_string(&sniffed.create_foreign_table(&self.table, server, source))),
-            member("notes", &bracketed(b'[', &notes, b']')),
+            member("notes", &json_list(notes.iter().map(|note| note.to_bytes()))),
         ];
         bracketed(b'{', &members, b'}')
     }
@@ -161,18 +156,19 @@ impl<'a> Asked<'a> {
         for (name, value) in &sniffed.options {
             let may_be_plain =
                 matches!(name.as_str(), "header" | "skip_blank_lines" | "lenient_quotes" | "trailing_delimiter");
-            let is_plain = may_be_plain
-                && (matches!(value.as_slice(), b"true" | b"false") || value.iter().all(u8::is_ascii_digit));
-            members.push(member(name, &if is_plain { value.clone() } else { json_string(value) }));
+            let is_plain = |text: &[u8]| {
+                may_be_plain && (matches!(text, b"true" | b"false") || text.iter().all(u8::is_ascii_digit))
+            };
+            let value = match value {
+                OptionValue::Text(text) if is_plain(text) => text.clone(),
+                OptionValue::Text(text) => json_string(text),
+                OptionValue::List(words) => json_list(words.iter().map(|word| word.to_bytes())),
+            };
+            members.push(member(name, &value));
         }
-        let forced: Vec<_> = sniffed
-            .columns
-            .iter()
-            .filter(|column| column.evidence.wants_force_null())
-            .map(|column| json_string(&column.name))
-            .collect();
-        if !forced.is_empty() {
-            members.push(member("force_null", &bracketed(b'[', &forced, b']')));
+        let mut forced = sniffed.columns.iter().filter(|column| column.evidence.wants_force_null()).peekable();
+        if forced.peek().is_some() {
+            members.push(member("force_null", &json_list(forced.map(|column| column.name.as_slice()))));
         }
         // All columns are named if one of them has options.
         let columns: Vec<Vec<u8>> = sniffed.columns.iter().map(column_json).collect();
@@ -187,9 +183,9 @@ impl<'a> Asked<'a> {
 fn column_json(column: &SniffedColumn) -> Vec<u8> {
     let mut members: Vec<_> =
         column.written_options().iter().map(|(name, value)| member(name, &json_string(value))).collect();
-    let words: Vec<_> = column.evidence.null_words().iter().map(|word| json_string(&word.word)).collect();
+    let words = column.evidence.null_words();
     if !words.is_empty() {
-        members.push(member("null_if", &bracketed(b'[', &words, b']')));
+        members.push(member("null_if", &json_list(words.iter().map(|word| word.word.as_slice()))));
     }
     if members.is_empty() {
         return json_string(&column.name);
@@ -255,6 +251,11 @@ fn member(name: &str, value: &[u8]) -> Vec<u8> {
 
 fn bracketed(open: u8, parts: &[Vec<u8>], close: u8) -> Vec<u8> {
     [&[open], parts.join(b", ".as_slice()).as_slice(), &[close]].concat()
+}
+
+/// An array of strings.
+fn json_list<'a>(strings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    bracketed(b'[', &strings.map(json_string).collect::<Vec<_>>(), b']')
 }
 
 /// Bytes in the server's encoding, as a string of JSON.
