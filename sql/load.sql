@@ -183,7 +183,7 @@ CREATE FUNCTION bulk_create(path text, target text, options jsonb, allow text[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
 AS $function$
 DECLARE
-    sniffing CONSTANT pg_catalog.text[] := '{format,delimiter,trailing_delimiter,skip_blank_lines,comment,line_end,quote,escape,lenient_quotes,null,default,trim,header,encoding,compression,short_rows,long_rows,program,server,sample}';
+    sniffing CONSTANT pg_catalog.text[] := '{format,delimiter,trailing_delimiter,skip_blank_lines,comment,line_end,quote,escape,lenient_quotes,null,default,trim,null_if,header,encoding,compression,short_rows,long_rows,program,server,sample}';
     -- Types whose names are not SQL keywords: without a schema, they could be those of another schema.
     bare CONSTANT pg_catalog.text[] := '{date,json,jsonb,text,timestamptz,uuid}';
     parts pg_catalog.text[];

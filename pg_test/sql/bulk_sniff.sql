@@ -345,7 +345,13 @@ SELECT rows_loaded, notes FROM bulk_load(data_path('sniff_marked.txt'), 'marked'
 CALL write_file('sniff_marked.txt', repeat(E'1\ta\n', 46) || E'10\ta\n\\.\n' || repeat(E'3\tc\n', 100));
 SELECT w, rows_loaded, notes FROM unnest(ARRAY[0, 2]) w, bulk_load(data_path('sniff_marked.txt'), 'marked', jsonb_build_object('format', 'text', 'workers', w));
 RESET pg_bulk.chunk_size;
+-- Programs, as far as they were read, and scans.
+SELECT rows_loaded, notes FROM bulk_load($$printf '1\ta\n\\.\n3\tc\n'$$, 'marked', '{"program": true, "format": "text"}');
+CREATE FOREIGN TABLE marked_file (id int, what text) SERVER bulk_files OPTIONS (filename '');
+DO $$ BEGIN EXECUTE format('ALTER FOREIGN TABLE marked_file OPTIONS (SET filename %L)', data_path('sniff_marked.txt')); END $$;
+SELECT count(*) FROM marked_file WHERE what > '';
 CALL write_file('sniff_marked.txt', E'1\ta\n\\.\n \n');
+SELECT count(*) FROM marked_file WHERE what > '';
 SELECT sniffed('sniff_marked.txt', '{"format": "text"}');
 SELECT notes FROM bulk_load(data_path('sniff_marked.txt'), 'marked', '{"format": "text"}');
 -- Given options of the format are kept, and the others are found.
@@ -392,6 +398,28 @@ SELECT to_json(t) FROM blanks t LIMIT 1;
 -- Given lenient_quotes, the file has quotes.
 CALL write_file('sniff_lenient.csv', E'a,b\n1,"Rome\n2,Bern\n');
 SELECT sniffed('sniff_lenient.csv', '{"lenient_quotes": true}');
+-- Options of quotes are those of CSV, also of an empty file and of a JSON object.
+CALL write_file('sniff_empty.csv', '');
+CALL write_file('sniff_object.csv', E'{"a":1}\n');
+SELECT sniffed(f, o::jsonb) FROM unnest('{sniff_empty.csv,sniff_object.csv}'::text[]) f, unnest(ARRAY['{"quote": "''"}', '{"lenient_quotes": true}']) o;
+SELECT rows_loaded FROM bulk_create(data_path('sniff_empty.csv'), 'nothing', '{"lenient_quotes": true}');
+-- Given words for NULL have no type, and there are no others.
+CALL write_file('sniff_nulls.csv', E'id,amount,day,note\n1,x,2024-01-31,NA\n2,5,"a, ""b"" c",1\n3,7,x,1\n4,7,x,NA\n');
+SELECT sniffed('sniff_nulls.csv', '{"null_if": ["x", "a, \"b\" c"], "sample": "all"}');
+DO $$ BEGIN EXECUTE (SELECT details ->> 'create_foreign_table' FROM bulk_sniff(data_path('sniff_nulls.csv'), '{"null_if": ["x", "a, \"b\" c"], "table": "with_nulls"}')); END $$;
+SELECT to_json(t) FROM with_nulls t;
+SELECT rows_loaded FROM bulk_create(data_path('sniff_nulls.csv'), 'made_with_nulls', '{"null_if": ["x", "a, \"b\" c"]}');
+SELECT to_json(t) FROM made_with_nulls t;
+SELECT sniffed('sniff_nulls.csv', '{"null_if": "x"}');
+CALL write_file('sniff_nulls.json', E'{"a": "x", "b": -9}\n{"a": "2024-01-31", "b": 1}\n');
+SELECT sniffed('sniff_nulls.json', '{"null_if": ["x", "-9"]}');
+SELECT error_of($$SELECT * FROM bulk_sniff(data_path('sniff_nulls.csv'), '{"null_if": ["x", 5]}')$$);
+-- A text above a column of numbers is its name, though it begins as a comment.
+CALL write_file('sniff_sign.csv', E'# of x\n1\n2\n');
+SELECT sniffed('sniff_sign.csv');
+-- Amounts are text, and a note has the first one. Numbers with leading zeros are no amounts, nor are words.
+CALL write_file('sniff_amounts.csv', E'a,b,c,d,e\n6,12%,"1,234.50 EUR",007,$5\n$5.00,13%,7 EUR,008,six\n');
+SELECT sniffed('sniff_amounts.csv');
 CALL write_file('sniff_inner.csv', E'12" disk,7\n5" disk,["a"]\n');
 SELECT sniffed('sniff_inner.csv');
 SELECT loads('sniff_inner.csv');

@@ -98,6 +98,8 @@ SELECT alike('a int2, b text', :'content', '{"format": "csv", "line_end": "crlf"
 SELECT alike('a text, b text', :'content', '{"delimiter": ",", "line_end": "crlf", "on_error": "table"}');
 SELECT alike('a text, b text', :'content', '{"delimiter": ",", "line_end": "lf", "on_error": "table"}');
 SELECT alike('a int2, b text', replace(:'content', E'\r\n', E'\n'), '{"format": "csv", "line_end": "any", "on_error": "table"}');
+-- In text, a chunk ends between the CR of a line and lines with escaped line ends.
+SELECT alike('a int, b int, c text', repeat(E'1\t1\t' || repeat('x', 59) || E'\r' || repeat(E'l\t2\ta\\\nb\r\n', 10), 16), '{"line_end": "any", "on_error": "table"}');
 -- Files whose lines end with CR are not cut into chunks.
 CALL write_file('cr_ends_1', repeat(E'1,x\r', 2000));
 CALL write_file('cr_ends_2', repeat(E'2,y\r', 2000));

@@ -245,7 +245,8 @@ fn format_hint(sniffed: &Sniffed, copy: &CopyOptions, fields: Option<usize>, sho
     }
     if wants_header {
         let header = sniffed.options.iter().find(|(name, _)| name == "header");
-        let lines = header.map_or("true".into(), |(_, value)| String::from_utf8_lossy(value));
+        let lines =
+            header.and_then(|(name, value)| value.one(name).ok()).map_or("true".into(), String::from_utf8_lossy);
         options.push(format!("header = {lines}"));
     }
     let name = if format { "CSV" } else { "text format" };

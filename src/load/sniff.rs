@@ -146,10 +146,17 @@ impl<'a> Asked<'a> {
         for (name, value) in &sniffed.options {
             let may_be_plain =
                 matches!(name.as_str(), "header" | "skip_blank_lines" | "lenient_quotes" | "trailing_delimiter");
-            let is_plain = may_be_plain
-                && (matches!(value.as_slice(), b"true" | b"false") || value.iter().all(u8::is_ascii_digit));
-            let value = value.clone();
-            members.push((name.clone().into_bytes(), if is_plain { Json::Literal(value) } else { Json::Text(value) }));
+            let is_plain = |text: &[u8]| {
+                may_be_plain && (matches!(text, b"true" | b"false") || text.iter().all(u8::is_ascii_digit))
+            };
+            let value = match value {
+                OptionValue::Text(text) if is_plain(text) => Json::Literal(text.clone()),
+                OptionValue::Text(text) => Json::Text(text.clone()),
+                OptionValue::List(words) => {
+                    Json::Array(words.iter().map(|word| Json::Text(word.to_bytes().to_vec())).collect())
+                }
+            };
+            members.push((name.clone().into_bytes(), value));
         }
         let forced = sniffed.columns.iter().filter(|column| column.evidence.wants_force_null());
         let forced: Vec<_> = forced.map(|column| Json::Text(column.name.clone())).collect();

@@ -120,15 +120,6 @@ impl Ragged {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| own.add(other));
     }
 
-    /// Those that a scan reports: it reads end markers as COPY does.
-    #[must_use]
-    pub fn of_scan(mut self) -> Ragged {
-        if let Some(markers) = self.0.get_mut(Remark::EndMarker as usize) {
-            *markers = Records::NONE;
-        }
-        self
-    }
-
     /// Notices about these records, read with `short_rows` from one file or from a list.
     pub fn notices(&self, short_rows: ShortRows, files: Option<&FileList>) -> Vec<Error> {
         let filled = match short_rows {

@@ -67,6 +67,7 @@ pub const NAMES: &[&str] = &[
     "null",
     "default",
     "trim",
+    "null_if",
     "header",
     "encoding",
     "compression",
@@ -83,7 +84,7 @@ const FEWEST: u64 = 64 * 1024;
 #[derive(Debug)]
 pub struct Sniffed {
     /// Options for loads and foreign tables that read the file.
-    pub options: Vec<(String, Vec<u8>)>,
+    pub options: Vec<(String, OptionValue)>,
     pub dialect: Dialect,
     pub header: bool,
     /// The encoding in which the file was read.
@@ -141,15 +142,18 @@ impl SniffedColumn {
 
 /// Sniff the file at a location. The caller has checked the privilege to read it. Guarded, and interruptible.
 pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
+    let (mut request, csv) = (request.clone(), OptionValue::Text(b"csv".to_vec()));
+    let is_open = |name: &str| request.bytes_of(name).is_none();
+    if is_open("format") && !["quote", "escape", "lenient_quotes"].into_iter().all(is_open) {
+        request.set("format", &csv)?;
+    }
     // Invalid options are reported before a file is opened.
     let mut draft = request.draft()?;
     let mut known = draft.clone();
     if request.bytes_of("format").is_none() {
-        known.set("format", &OptionValue::Text(b"csv".to_vec()))?;
+        known.set("format", &csv)?;
     }
     let mut known = known.finish()?;
-    let csv_only =
-        request.bytes_of("quote").is_some() || request.bytes_of("escape").is_some() || known.dialect.lenient_quotes;
     if !matches!(known.shape(), RecordShape::Delimited | RecordShape::Json) {
         let format = if known.dialect.is_binary() { "binary" } else { "fixed" };
         let message = format!("format \"{format}\" is not sniffed");
@@ -164,7 +168,6 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
             _ if known.dialect.format == Format::Unquoted => Some(Format::Unquoted),
             Some(b"csv") => Some(Format::Csv),
             Some(_) => Some(Format::Text),
-            None if csv_only => Some(Format::Csv),
             None => None,
         },
         delimiter: request.bytes_of("delimiter").and_then(Separator::new),
@@ -195,7 +198,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let mut sniffer = Sniffer {
         known: None,
         given,
-        validator: Validator::new(&column::session(encodings.charset())),
+        validator: Validator::new(&column::session(encodings.charset()), known.fields.nulls().cloned()),
         columns: Vec::new(),
         records: 0,
         complete: true,
@@ -211,7 +214,8 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     };
     let (mut compression, mut utf16, mut is_mixed) = (None, None, false);
     // Other options say that the file has fields.
-    let may_be_json = request.given.iter().all(|(name, _)| matches!(name.as_str(), "encoding" | "compression"));
+    let may_be_json =
+        request.given.iter().all(|(name, _)| matches!(name.as_str(), "null_if" | "encoding" | "compression"));
     for (number, file) in list.iter().enumerate() {
         let mut source = Source::open(file, known.coding())?;
         let (of_encoding, of_format) = (known.encoding.is_none(), may_be_json && sniffer.known.is_none());
@@ -277,7 +281,7 @@ pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
         sniffer.notes.push(message.to_owned());
     }
     let files = if sniffer.several { list.iter().map(|file| file.name().to_owned()).collect() } else { Vec::new() };
-    sniffer.finish(request, draft, compression, files)
+    sniffer.finish(&request, draft, compression, files)
 }
 
 /// A note if a file begins like one of another kind.

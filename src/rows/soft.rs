@@ -123,7 +123,7 @@ impl Tolerance {
     /// Report records in notices. Guarded.
     pub fn report_ragged(&self, rows: &Rows, ragged: &Ragged) {
         if self.verbosity != Verbosity::Silent {
-            rows.ragged_notices(&ragged.of_scan()).into_iter().for_each(Error::notice);
+            rows.ragged_notices(ragged).into_iter().for_each(Error::notice);
         }
     }
 

@@ -12,7 +12,7 @@
 mod cell;
 mod column;
 pub mod dialect;
-mod family;
+pub mod family;
 pub mod finding;
 pub mod header;
 pub mod place;

@@ -74,6 +74,11 @@ impl FieldDraft {
         self.trim
     }
 
+    /// Returns the values for NULL, if they are given.
+    pub fn nulls(&self) -> Option<&Vec<Vec<u8>>> {
+        self.nulls.as_ref()
+    }
+
     /// Returns the NULL value of a record without delimiters, if it is given.
     pub fn null(&self) -> Option<&Vec<u8>> {
         self.null.as_ref()
@@ -205,7 +210,7 @@ impl CopyOptions {
 }
 
 /// Returns a list of strings. A function takes an array, or one string as a list with one element.
-fn strings(caller: Caller, name: &str, value: &OptionValue) -> Result<Vec<Vec<u8>>> {
+pub fn strings(caller: Caller, name: &str, value: &OptionValue) -> Result<Vec<Vec<u8>>> {
     match value {
         OptionValue::List(list) => Ok(list.iter().map(|string| string.as_bytes().to_vec()).collect()),
         OptionValue::Text(string) if caller == Caller::Function => Ok(vec![string.clone()]),

@@ -8,6 +8,7 @@
 use std::ffi::CString;
 
 use pg_bulk_text::json_object::repeats_key;
+use pg_bulk_text::sniff::family::Family;
 use pg_bulk_text::sniff::shape::{Day, Type, Types, ValueShape};
 use pg_bulk_text::sniff::style::{Choice, Style, StyleSet, Styles, is_null_word};
 use pg_bulk_types::arena::Arena;
@@ -68,6 +69,16 @@ pub struct Evidence {
     choice: Choice,
     /// Words for a missing value: each with its first position, and their number.
     words: Vec<NullWord>,
+    amounts: Amounts,
+}
+
+/// The values that no type reads.
+#[derive(Debug, Clone)]
+enum Amounts {
+    None,
+    /// Numbers with currencies and other signs: the file, the place and the text of the first one.
+    First(usize, ValuePosition, CString),
+    Mixed,
 }
 
 /// A word for a missing value.
@@ -96,6 +107,7 @@ impl Default for Evidence {
             styles: StyleSet::ALL,
             choice: Choice::None,
             words: Vec::new(),
+            amounts: Amounts::None,
         }
     }
 }
@@ -136,6 +148,14 @@ impl Evidence {
     /// Can the values be read as numbers, or as dates, in several ways?
     pub fn has_several_styles(&self) -> bool {
         self.choice == Choice::Several && self.column_type().is_none() && self.values > 0 && !self.is_ambiguous()
+    }
+
+    /// The first amount of a column of amounts that is text: its file, its place and itself.
+    pub fn amount(&self) -> Option<(usize, ValuePosition, &CString)> {
+        match &self.amounts {
+            Amounts::First(file, place, value) if self.column_type().is_none() => Some((*file, *place, value)),
+            _ => None,
+        }
     }
 
     /// The words that are NULL, because the other values have a type.
@@ -207,7 +227,7 @@ impl Evidence {
         file: usize,
         place: impl Fn() -> ValuePosition,
     ) -> Result<()> {
-        if !is_null_word(value) {
+        if !is_null_word(value) && !validator.is_null(value) {
             (self.left, self.styles) = (self.left.and(Types::of(STRINGS)), StyleSet::NONE);
         }
         self.take(validator, value, file, place)
@@ -221,8 +241,12 @@ impl Evidence {
         file: usize,
         place: impl Fn() -> ValuePosition,
     ) -> Result<()> {
+        if validator.is_null(value) {
+            self.has_nulls = true;
+            return Ok(());
+        }
         // Decided at the end: a word is a value of a column of texts.
-        let is_undecided = !self.left.is_empty() || !self.styles.is_empty();
+        let is_undecided = validator.nulls.is_none() && (!self.left.is_empty() || !self.styles.is_empty());
         if is_undecided && is_null_word(value) {
             match self.words.iter_mut().find(|known| known.word == value) {
                 Some(known) => known.count += 1,
@@ -235,6 +259,15 @@ impl Evidence {
             self.styles = validator.styles.keep(self.styles, value);
         }
         let shape = ValueShape::of(value);
+        if shape.types.is_empty() && !matches!(self.amounts, Amounts::Mixed) {
+            let is_plain = |byte: &u8| b"0123456789-+.,".contains(byte);
+            let has_sign = !value.first().is_some_and(is_plain) || !value.last().is_some_and(u8::is_ascii_digit);
+            if !has_sign || Family::of(value) != Family::Number {
+                self.amounts = Amounts::Mixed;
+            } else if matches!(self.amounts, Amounts::None) {
+                self.amounts = Amounts::First(file, place(), displayed(value));
+            }
+        }
         self.spoken_for = self.spoken_for.or(shape.types);
         self.proven = self.proven.or(shape.proves);
         match shape.day {
@@ -295,6 +328,8 @@ pub struct Validator {
     string: Vec<u8>,
     memory: MemoryContext,
     pub styles: Styles,
+    /// The values that are NULL, if the caller has given them. Then there are no others.
+    nulls: Option<Vec<Vec<u8>>>,
 }
 
 fn oid_of(one: Type) -> pg_sys::Oid {
@@ -316,20 +351,26 @@ fn oid_of(one: Type) -> pg_sys::Oid {
 
 impl Validator {
     /// Guarded. Input functions allocate in a memory context below the current one.
-    pub fn new(session: &Session) -> Validator {
+    pub fn new(session: &Session, nulls: Option<Vec<Vec<u8>>>) -> Validator {
         let known = Type::ALL.into_iter().map(|one| {
             let oid = oid_of(one);
             let (input, typioparam) = input_function(oid);
             TypeFunctions { oid, decoder: Decoder::for_type(oid.to_u32(), -1, session), input, typioparam }
         });
         let memory = MemoryContext::current().child(c"bulk_sniff values");
-        Validator { known: known.collect(), arena: Arena::new(), string: Vec::new(), memory, styles: Styles::new() }
+        let (arena, string) = (Arena::new(), Vec::new());
+        Validator { known: known.collect(), arena, string, memory, styles: Styles::new(), nulls }
     }
 
     /// Free its memory. After an error, the parent context frees it. Guarded.
     pub fn close(self) {
         // SAFETY: this value owns the context, which is current only in `accepts`; nothing in it is used later.
         unsafe { self.memory.delete() }
+    }
+
+    /// Is the value one of those that the caller has given for NULL?
+    fn is_null(&self, value: &[u8]) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.iter().any(|null| null == value))
     }
 
     /// Does the server accept the value for this type, and keep all of it?

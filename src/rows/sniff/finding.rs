@@ -53,11 +53,11 @@ impl Sniffer {
         }
         self.validator.close();
         let d = &known.dialect;
-        let mut trims = false;
         let mut options = request.given.clone();
         let mut propose = |name: &str, value: Vec<u8>| -> Result<()> {
             if request.bytes_of(name).is_none() {
-                draft.set(name, &OptionValue::Text(value.clone()))?;
+                let value = OptionValue::Text(value);
+                draft.set(name, &value)?;
                 options.push((name.to_owned(), value));
             }
             Ok(())
@@ -77,11 +77,15 @@ impl Sniffer {
             };
             propose("header", header.into_bytes())?;
         }
-        if d.trailing {
-            propose("trailing_delimiter", b"true".to_vec())?;
-        }
-        if d.skip_blank_lines {
-            propose("skip_blank_lines", b"true".to_vec())?;
+        let words = [
+            ("trailing_delimiter", "true", d.trailing),
+            ("skip_blank_lines", "true", d.skip_blank_lines || self.trial.blank.count > 0),
+            ("lenient_quotes", "true", d.lenient_quotes),
+            ("short_rows", "null", self.trial.short.count > 0 || widens),
+            ("long_rows", "cut", self.trial.long.count > 0 && cuts),
+        ];
+        for (name, word, _) in words.into_iter().filter(|(.., is_set)| *is_set) {
+            propose(name, word.as_bytes().to_vec())?;
         }
         if !d.comment.is_empty() {
             propose("comment", d.comment.clone())?;
@@ -89,15 +93,13 @@ impl Sniffer {
         if let Some((name, _)) = LINE_ENDS.iter().find(|(_, line_end)| Some(*line_end) == d.line_end) {
             propose("line_end", name.as_bytes().to_vec())?;
         }
-        if d.lenient_quotes {
-            propose("lenient_quotes", b"true".to_vec())?;
-        }
         if known.trim == Trim::Both && request.bytes_of("trim").is_none() {
             propose("trim", b"both".to_vec())?;
-            trims = true;
+            self.notes.push("blanks around fields are removed (trim)".to_owned());
         }
-        if d.format == Format::Unquoted {
+        if d.format == Format::Unquoted && request.bytes_of("quote").is_none() {
             propose("quote", b"none".to_vec())?;
+            self.notes.push("fields have no quotes: a quote is data".to_owned());
         }
         if d.is_csv() && d.quote != b'"' {
             propose("quote", vec![d.quote])?;
@@ -105,20 +107,10 @@ impl Sniffer {
         if d.is_csv() && d.escape != d.quote {
             propose("escape", vec![d.escape])?;
         }
-        if self.trial.blank.count > 0 {
-            propose("skip_blank_lines", b"true".to_vec())?;
-        }
-        if self.trial.short.count > 0 || widens {
-            propose("short_rows", b"null".to_vec())?;
-        }
-        if self.trial.long.count > 0 && cuts {
-            propose("long_rows", b"cut".to_vec())?;
-        }
         if let Some(encoding) = &self.encoding_option {
             propose("encoding", encoding.clone().into_bytes())?;
         }
-        let place = |name: &str| NAMES.iter().position(|known| *known == name);
-        options.sort_by_key(|(name, _)| place(name));
+        options.sort_by_key(|(name, _)| NAMES.iter().position(|known| known == name));
         // COPY's own check that the options can be combined.
         draft.finish()?;
         let mut keys = self.keys.map(|keys| keys.names.into_iter().map(Some).collect::<Vec<_>>());
@@ -130,31 +122,15 @@ impl Sniffer {
             evidence,
         };
         let columns: Vec<_> = names.into_iter().zip(self.columns).enumerate().map(column).collect();
-        if trims {
-            self.notes.push("blanks around fields are removed (trim)".to_owned());
-        }
-        if d.format == Format::Unquoted && request.bytes_of("quote").is_none() {
-            self.notes.push("fields have no quotes: a quote is data".to_owned());
-        }
-        for column in columns.iter().filter(|column| column.evidence.wants_force_null()) {
-            let name = column.shown_name();
-            self.notes.push(format!("column \"{name}\": empty values in quotes are NULL (force_null)"));
-        }
-        for column in columns.iter().filter(|column| column.evidence.is_ambiguous()) {
-            let name = column.shown_name();
-            self.notes
-                .push(format!("column \"{name}\": it is not certain whether dates have the day or the month first"));
-        }
-        for column in &columns {
-            self.notes.extend(column.style_notes());
-        }
         let mut foreign_notes = Vec::new();
-        for column in columns.iter().filter(|column| column.type_name() != column.foreign_type_name()) {
-            let name = column.shown_name();
-            let kind = column.type_name();
-            foreign_notes.push(format!(
-                "column \"{name}\": the type {kind} depends on the DateStyle of this session, so the type in a foreign table is text"
-            ));
+        for column in &columns {
+            self.notes.extend(column.notes(&files));
+            let (name, kind) = (column.shown_name(), column.type_name());
+            if kind != column.foreign_type_name() {
+                foreign_notes.push(format!(
+                    "column \"{name}\": the type {kind} depends on the DateStyle of this session, so the type in a foreign table is text"
+                ));
+            }
         }
         if self.width > columns.len() {
             let (width, most) = (self.width, columns.len());
@@ -209,15 +185,11 @@ impl Sniffer {
     fn nothing(
         mut self,
         request: &Request,
-        mut draft: Draft,
+        draft: Draft,
         compression: Option<&'static str>,
         files: Vec<CString>,
     ) -> Result<Sniffed> {
         self.validator.close();
-        let is_given = |name: &&str| request.bytes_of(name).is_some();
-        if !is_given(&"format") && ["quote", "escape", "lenient_quotes"].iter().any(is_given) {
-            draft.set("format", &OptionValue::Text(b"csv".to_vec()))?;
-        }
         let dialect = draft.finish()?.dialect;
         self.notes.push("there is no data".to_owned());
         Ok(Sniffed {

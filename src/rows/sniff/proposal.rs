@@ -7,9 +7,11 @@ use std::path::Path;
 use pg_bulk_text::sniff::style::Style;
 use pgrx::pg_sys;
 
+use super::rejects::line;
 use super::{Sniffed, SniffedColumn};
 use crate::input::pattern::{self, without_escapes};
 use crate::server::lookup::quoted;
+use crate::server::option_value::OptionValue;
 use crate::server::server_text::{clipped, from_server};
 
 /// Endings of file names for compression, and those for formats, which come before them.
@@ -27,10 +29,16 @@ pub const LONGEST: usize = pg_sys::NAMEDATALEN as usize - 1;
 
 /// An item of a list in the options of a foreign table.
 fn list_item(word: &[u8]) -> Vec<u8> {
-    [b"\"".as_slice(), word, b"\""].concat()
+    let doubled = word.split(|&b| b == b'"').collect::<Vec<_>>().join(b"\"\"".as_slice());
+    [b"\"".as_slice(), &doubled, b"\""].concat()
 }
 
-fn c_string(bytes: &[u8]) -> CString {
+/// A list in the options of a foreign table, as a string literal. Guarded.
+fn list<'a>(words: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    literal(&words.map(list_item).collect::<Vec<_>>().join(b", ".as_slice()))
+}
+
+pub(super) fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
@@ -92,9 +100,9 @@ impl SniffedColumn {
                 .iter()
                 .map(|(name, value)| [name.as_bytes(), b" ", &literal(value)].concat())
                 .collect();
-            let words: Vec<_> = self.evidence.null_words().iter().map(|word| list_item(&word.word)).collect();
+            let words = self.evidence.null_words();
             if !words.is_empty() {
-                options.push([b"null_if ".as_slice(), &literal(&words.join(b", ".as_slice()))].concat());
+                options.push([b"null_if ".as_slice(), &list(words.iter().map(|word| word.word.as_slice()))].concat());
             }
             if self.evidence.wants_force_null() {
                 options.push(b"force_null 'true'".to_vec());
@@ -122,10 +130,15 @@ impl SniffedColumn {
         options
     }
 
-    /// Notes about values that are not read as they are written.
-    pub(super) fn style_notes(&self) -> Vec<String> {
-        let name = self.shown_name();
-        let mut notes = Vec::new();
+    /// Notes about the column. `files`: the names, if there are several files.
+    pub(super) fn notes(&self, files: &[CString]) -> Vec<String> {
+        let (name, mut notes) = (self.shown_name(), Vec::new());
+        if self.evidence.wants_force_null() {
+            notes.push(format!("column \"{name}\": empty values in quotes are NULL (force_null)"));
+        }
+        if self.evidence.is_ambiguous() {
+            notes.push(format!("column \"{name}\": it is not certain whether dates have the day or the month first"));
+        }
         match self.evidence.style() {
             Some(Style::Number(decimal, thousands)) => {
                 let between = format!(" and \"{thousands}\" between thousands");
@@ -139,7 +152,12 @@ impl SniffedColumn {
             None if self.evidence.has_several_styles() => {
                 notes.push(format!("column \"{name}\": its values can be read in several ways, so it is text"));
             }
-            None => (),
+            None => notes.extend(self.evidence.amount().map(|(file, place, value)| {
+                let (value, line) = (from_server(value), line(files, file, place));
+                format!(
+                    "column \"{name}\": amounts such as \"{value}\" in {line} are text; an expression reads them (expr)"
+                )
+            })),
         }
         for word in self.evidence.null_words() {
             let (shown, count) = (from_server(&c_string(&word.word)), word.count);
@@ -171,7 +189,11 @@ impl Sniffed {
     pub fn create_foreign_table(&self, name: &[u8], server: &CStr, source: (&str, &CStr)) -> Vec<u8> {
         let mut options = vec![[source.0.as_bytes(), b" ", &literal(source.1.to_bytes())].concat()];
         for (name, value) in &self.options {
-            options.push([name.as_bytes(), b" ", &literal(value)].concat());
+            let value = match value {
+                OptionValue::Text(text) => literal(text),
+                OptionValue::List(words) => list(words.iter().map(|word| word.to_bytes())),
+            };
+            options.push([name.as_bytes(), b" ", &value].concat());
         }
         let server = identifier(server.to_bytes());
         [

@@ -49,12 +49,17 @@ impl Rejects {
     /// The note, which ends with the consequence for a load. `files`: the names, if there are several files.
     pub(super) fn note(&self, files: &[CString], consequence: &str) -> Option<String> {
         let (file, place, reason) = self.first.as_ref()?;
-        let line = match place {
-            ValuePosition::Line(line) => format!("line {line}"),
-            ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
-        };
-        let of = files.get(*file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
-        let count = self.count;
-        Some(format!("{line}{of} {reason} (such lines: {count}); {consequence}"))
+        let (line, count) = (line(files, *file, *place), self.count);
+        Some(format!("{line} {reason} (such lines: {count}); {consequence}"))
     }
+}
+
+/// A line as notes name it. `files`: the names, if there are several files.
+pub(super) fn line(files: &[CString], file: usize, place: ValuePosition) -> String {
+    let line = match place {
+        ValuePosition::Line(line) => format!("line {line}"),
+        ValuePosition::Offset(offset) => format!("the line at byte {offset}"),
+    };
+    let of = files.get(file).map(|file| format!(" of file \"{}\"", shown(file))).unwrap_or_default();
+    line + &of
 }

@@ -2,13 +2,13 @@
 //!
 //! Each option of COPY is checked as COPY would, by itself and together with the guessed ones.
 
-use std::ffi::CString;
-
 use pgrx::pg_sys;
 
 use super::NAMES;
+use super::proposal::c_string;
 use crate::error::Result;
 use crate::rows::copy_options::Draft;
+use crate::rows::copy_options::field_options::strings;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 
 /// Bytes of the sample by default.
@@ -25,7 +25,7 @@ pub(super) enum Amount {
 #[derive(Debug, Clone)]
 pub struct Request {
     caller: Caller,
-    pub(super) given: Vec<(String, Vec<u8>)>,
+    pub(super) given: Vec<(String, OptionValue)>,
     pub(super) amount: Amount,
 }
 
@@ -48,12 +48,18 @@ impl Request {
         if !NAMES.contains(&name) {
             return Ok(false);
         }
-        self.given.push((name.to_owned(), value.one(name)?.to_vec()));
+        let value = match name {
+            "null_if" => {
+                OptionValue::List(strings(self.caller, name, value)?.iter().map(|word| c_string(word)).collect())
+            }
+            _ => OptionValue::Text(value.one(name)?.to_vec()),
+        };
+        self.given.push((name.to_owned(), value));
         Ok(true)
     }
 
     pub(super) fn bytes_of(&self, name: &str) -> Option<&[u8]> {
-        self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_slice())
+        self.given.iter().find(|(given, _)| given == name).and_then(|(_, value)| value.one(name).ok())
     }
 
     /// The first byte of an option's value. Its validity is checked later, with all options.
@@ -65,7 +71,7 @@ impl Request {
     pub(super) fn draft(&self) -> Result<Draft> {
         let mut draft = Draft::new(self.caller);
         for (name, value) in &self.given {
-            draft.set(name, &OptionValue::Text(value.clone()))?;
+            draft.set(name, value)?;
         }
         Ok(draft)
     }
@@ -77,7 +83,7 @@ fn amount(value: &str) -> Result<Amount> {
         return Ok(Amount::All);
     }
     let (mut bytes, mut hint) = (0, std::ptr::null());
-    let string = CString::new(value).unwrap_or_default();
+    let string = c_string(value.as_bytes());
     let unit = pg_sys::GUC_UNIT_BYTE.cast_signed();
     // SAFETY: a guarded call with a string, which fills its arguments.
     let is_number = unsafe { pg_sys::parse_int(string.as_ptr(), &raw mut bytes, unit, &raw mut hint) };

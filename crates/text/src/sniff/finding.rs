@@ -201,6 +201,9 @@ fn comment(trial: &Trial) -> Option<&'static [u8]> {
         // The last line in front may be the header.
         let last = in_front.clone().last();
         let is_header = last.is_some_and(|row| !wrong(&row) && !row.is_remark());
-        mark == b"#" && first > 0 && !is_header && in_front.clone().any(|row| wrong(&row))
+        // A text above a column of numbers is its name: `# of x`.
+        let has_text = last.is_some_and(|row| !row.begins(b"#\0"));
+        let is_name = width == 1 && first == 1 && has_text && records().nth(1).is_some_and(|row| row.numbers);
+        mark == b"#" && first > 0 && !is_header && !is_name && in_front.clone().any(|row| wrong(&row))
     })
 }

@@ -186,6 +186,9 @@ fn lines_that_are_no_records() {
         ("\"a\";\"b\";\"c\"\n\"1\";\"2\";\"3\"\n\n", r#"";" " " blank"#),
         ("a\n\n1\n", r#""," " ""#),
         ("a,b\n1,2\n# note\n3,4\n", r##""," " " comment #"##),
+        ("# of x\n1\n2\n", r#""," " ""#),
+        ("# of x\nYear\n2\n", r##""," " " comment #"##),
+        ("#\n1\n2\n", r##""," " " comment #"##),
         ("# a, b\n#\n\nYear,Make\n1997,Ford\n", r##""," " " blank comment #"##),
         ("#a;b\n1;2\n", r#"";" " ""#),
         // Values begin with the mark.
