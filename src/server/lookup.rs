@@ -218,6 +218,7 @@ calls! {
     pub fn function_schema(function: pg_sys::Oid) -> pg_sys::Oid = get_func_namespace(function);
     /// PROVOLATILE_IMMUTABLE, …; an error if the function does not exist.
     pub fn volatility(function: pg_sys::Oid) -> u8 = func_volatile(function);
+    fn quote(schema: &CStr, name: &CStr) -> Option<CString> = quote_qualified_identifier(schema, name);
     /// The time now.
     pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
 }
@@ -249,8 +250,7 @@ pub fn quoted(name: &CStr) -> CString {
 
 /// The name of an object with its schema, quoted.
 pub fn qualified(schema: &CStr, name: &CStr) -> CString {
-    // SAFETY: a guarded call with strings, which returns a string.
-    unsafe { copied(pg_sys::quote_qualified_identifier(schema.as_ptr(), name.as_ptr())) }.unwrap_or_default()
+    quote(schema, name).unwrap_or_default()
 }
 
 /// Schema and name of a relation, quoted, if it exists.
