@@ -170,7 +170,8 @@ impl KeyQuery {
         }
         state.switch_to(parent.get().owner(), own);
         let result = query();
-        state.restore();
+        state.switch_to(state.user, 0);
+        state.keep();
         Ok(result)
     }
 }
