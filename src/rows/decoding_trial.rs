@@ -70,7 +70,48 @@ pub fn compare(
 pub struct Random(pub u64);
 
 /// Characters for the changes.
-const CHARACTERS: &str = "01259-+.,:/eETZxnaNf  \t\n\"'\\{}[]()ä€\u{1f600}\u{a0}\u{1}\u{7f}\u{b}";
+const CHARACTERS: &[char] = &[
+    '0',
+    '1',
+    '2',
+    '5',
+    '9',
+    '-',
+    '+',
+    '.',
+    ',',
+    ':',
+    '/',
+    'e',
+    'E',
+    'T',
+    'Z',
+    'x',
+    'n',
+    'a',
+    'N',
+    'f',
+    ' ',
+    ' ',
+    '\t',
+    '\n',
+    '"',
+    '\'',
+    '\\',
+    '{',
+    '}',
+    '[',
+    ']',
+    '(',
+    ')',
+    'ä',
+    '€',
+    '\u{1f600}',
+    '\u{a0}',
+    '\u{1}',
+    '\u{7f}',
+    '\u{b}',
+];
 
 impl Random {
     pub fn below(&mut self, bound: usize) -> usize {
@@ -98,7 +139,7 @@ impl Random {
         for _ in 0..self.below(4) {
             let (at, what) = (self.below(field.len() + 1), self.below(6));
             let other = self.below(field.len() + 1);
-            let character = CHARACTERS.chars().nth(self.below(CHARACTERS.chars().count())).unwrap_or(' ');
+            let character = self.one(CHARACTERS).unwrap_or(' ');
             let digit = char::from(b'0' + self.below(10) as u8);
             match (what, field.get(at).copied()) {
                 (0, Some(_)) => drop(field.remove(at)),

@@ -7,10 +7,25 @@ use proptest::prelude::*;
 #[test]
 fn accepted() {
     let a = &mut Arena::new();
-    for t in "{}|[]|0|-0|1.5|-1.25e+10|1E5|true|false|null|\"\"|\"a\\n\\\"\\\\\\/\\b\\f\\r\\t\"| \t\n\r[ 1 , 2 ] \n|\
-        {\"a\": {\"b\": [1, null, {\"c\": \"d\"}]}, \"a\": []}|[[[[]]]]|\"\u{7f}äöü🦀\"|{\"\":\"\"}"
-        .split('|')
-    {
+    for t in [
+        "{}",
+        "[]",
+        "0",
+        "-0",
+        "1.5",
+        "-1.25e+10",
+        "1E5",
+        "true",
+        "false",
+        "null",
+        "\"\"",
+        "\"a\\n\\\"\\\\\\/\\b\\f\\r\\t\"",
+        " \t\n\r[ 1 , 2 ] \n",
+        "{\"a\": {\"b\": [1, null, {\"c\": \"d\"}]}, \"a\": []}",
+        "[[[[]]]]",
+        "\"\u{7f}äöü🦀\"",
+        "{\"\":\"\"}",
+    ] {
         assert_eq!(json(t.as_bytes(), a).map(body).as_deref(), Some(t.as_bytes()), "{t}");
     }
     let deep = |n| format!("{}{}", "[".repeat(n), "]".repeat(n));
@@ -21,7 +36,7 @@ fn accepted() {
 #[test]
 fn refused() {
     let a = &mut Arena::new();
-    for t in REFUSED.split('|') {
+    for t in REFUSED {
         assert_eq!(json(t.as_bytes(), a), None, "{t}");
     }
 }
