@@ -58,14 +58,7 @@ unsafe extern "C-unwind" fn hook(
             match previous {
                 Some(hook) => hook(planned, query, read_only, context, params, environment, receiver, completion),
                 None => c::standard_ProcessUtility(
-                    planned,
-                    query,
-                    read_only,
-                    context,
-                    params,
-                    environment,
-                    receiver,
-                    completion,
+                    planned, query, read_only, context, params, environment, receiver, completion,
                 ),
             }
         }

@@ -58,32 +58,8 @@ const ARRAYS: [(u32, u32); 12] = [
 
 /// All types with a decoder, except arrays.
 pub const TYPES: [u32; 26] = [
-    BOOL,
-    BYTEA,
-    CHAR,
-    INT8,
-    INT2,
-    INT4,
-    TEXT,
-    OID,
-    JSON,
-    FLOAT4,
-    FLOAT8,
-    INET,
-    BPCHAR,
-    VARCHAR,
-    DATE,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    INTERVAL,
-    BIT,
-    VARBIT,
-    NUMERIC,
-    UUID,
-    JSONB,
-    INT4RANGE,
-    INT8RANGE,
+    BOOL, BYTEA, CHAR, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8, INET, BPCHAR, VARCHAR, DATE, TIME, TIMESTAMP,
+    TIMESTAMPTZ, INTERVAL, BIT, VARBIT, NUMERIC, UUID, JSONB, INT4RANGE, INT8RANGE,
 ];
 
 /// The contents of an input: a type, the settings of its decoder, and a field.

@@ -98,17 +98,7 @@ enum Token<'a> {
 const NAMES: [&str; 15] =
     ["MONTH", "YYYY", "HH24", "HH12", "MON", "YY", "MM", "MI", "MS", "DD", "HH", "AM", "PM", "SS", "US"];
 const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 ];
 

@@ -28,21 +28,8 @@ use crate::server::relation::Relation;
 use crate::server::role::{current_user, has_privileges_of};
 
 const COLUMN_OPTIONS: &[&str] = &[
-    "force_not_null",
-    "force_null",
-    "column_name",
-    "source",
-    "start",
-    "length",
-    "trim",
-    "nullif",
-    "binary_type",
-    "null_if",
-    "decimal",
-    "thousands",
-    "date_format",
-    "key",
-    "rest",
+    "force_not_null", "force_null", "column_name", "source", "start", "length", "trim", "nullif", "binary_type",
+    "null_if", "decimal", "thousands", "date_format", "key", "rest",
 ];
 
 fn table_options() -> Vec<&'static str> {

@@ -278,11 +278,7 @@ impl Ordered {
             let name = if name.is_null() { c"?".as_ptr() } else { pg_sys::quote_identifier(name) };
             let mut text = CStr::from_ptr(name).to_string_lossy().into_owned();
             pg_sys::get_atttypetypmodcoll(
-                relid,
-                self.number,
-                &raw mut type_,
-                &raw mut modifier,
-                &raw mut own_collation,
+                relid, self.number, &raw mut type_, &raw mut modifier, &raw mut own_collation,
             );
             if self.collation != own_collation {
                 let name = pg_sys::get_collation_name(self.collation);

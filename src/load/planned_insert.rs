@@ -206,18 +206,7 @@ pub fn insert_from<'a>(
     let (table, values) = (table.to_bytes(), list(b"f."));
     let (select, from) = (b" OVERRIDING SYSTEM VALUE SELECT ", b" FROM ");
     let parts: [&[u8]; 13] = [
-        b"INSERT INTO ",
-        table,
-        &columns,
-        select,
-        &values,
-        from,
-        function,
-        b"(NULL::",
-        table,
-        b", ",
-        argument,
-        b") f",
+        b"INSERT INTO ", table, &columns, select, &values, from, function, b"(NULL::", table, b", ", argument, b") f",
         end,
     ];
     CString::new(parts.concat()).unwrap_or_default()

@@ -37,25 +37,10 @@ const PAUSE: i64 = 10;
 /// format, or only warn (escape_string_warning), or every job sets them itself (isolation, lock_timeout).
 /// quote_all_identifiers would also change the names in the extension's own tables.
 const SETTINGS: [&CStr; 19] = [
-    c"client_encoding",
-    c"DateStyle",
-    c"TimeZone",
-    c"IntervalStyle",
-    c"timezone_abbreviations",
-    c"array_nulls",
-    c"lc_monetary",
-    c"search_path",
-    c"row_security",
-    c"standard_conforming_strings",
-    c"backslash_quote",
-    c"transform_null_equals",
-    c"bytea_output",
-    c"extra_float_digits",
-    c"xmlbinary",
-    c"xmloption",
-    c"lc_numeric",
-    c"lc_time",
-    c"default_text_search_config",
+    c"client_encoding", c"DateStyle", c"TimeZone", c"IntervalStyle", c"timezone_abbreviations", c"array_nulls",
+    c"lc_monetary", c"search_path", c"row_security", c"standard_conforming_strings", c"backslash_quote",
+    c"transform_null_equals", c"bytea_output", c"extra_float_digits", c"xmlbinary", c"xmloption", c"lc_numeric",
+    c"lc_time", c"default_text_search_config",
 ];
 
 sql_function!(pg_finfo_bulk_enqueue, bulk_enqueue, enqueue);

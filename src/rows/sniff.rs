@@ -55,23 +55,8 @@ use crate::server::option_value::{HeaderOption, OptionValue};
 
 /// Options that describe a file, in the order of the result.
 pub const NAMES: &[&str] = &[
-    "format",
-    "delimiter",
-    "trailing_delimiter",
-    "skip_blank_lines",
-    "comment",
-    "line_end",
-    "quote",
-    "escape",
-    "lenient_quotes",
-    "null",
-    "default",
-    "trim",
-    "null_if",
-    "header",
-    "encoding",
-    "compression",
-    "short_rows",
+    "format", "delimiter", "trailing_delimiter", "skip_blank_lines", "comment", "line_end", "quote", "escape",
+    "lenient_quotes", "null", "default", "trim", "null_if", "header", "encoding", "compression", "short_rows",
     "long_rows",
 ];
 

@@ -354,17 +354,8 @@ mod tests {
             assert_eq!(code_point(text.to_uppercase().replace('U', "u").as_bytes()), Some((c.into(), text.len())));
         }
         for bad in [
-            "",
-            "\\u",
-            "\\u00g0",
-            "\\u000",
-            "\\u0000",
-            "\\ud800",
-            "\\ud800x",
-            "\\ud800\\u0041",
-            "\\udc00",
-            "\\ud800\\ud800",
-            "\\u+041",
+            "", "\\u", "\\u00g0", "\\u000", "\\u0000", "\\ud800", "\\ud800x", "\\ud800\\u0041", "\\udc00",
+            "\\ud800\\ud800", "\\u+041",
         ] {
             assert_eq!(code_point(bad.as_bytes()), None, "{bad}");
         }

@@ -356,13 +356,7 @@ mod tests {
             assert_eq!(read(template, Date, text), Err(Misfit::Form), "{template} {text}");
         }
         for text in [
-            "2024-02-30",
-            "2023-02-29",
-            "1900-02-29",
-            "2024-04-31",
-            "2024-13-01",
-            "2024-00-01",
-            "2024-01-00",
+            "2024-02-30", "2023-02-29", "1900-02-29", "2024-04-31", "2024-13-01", "2024-00-01", "2024-01-00",
             "0000-01-01",
         ] {
             assert_eq!(read("YYYY-MM-DD", Date, text), Err(Misfit::Range), "{text}");

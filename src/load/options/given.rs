@@ -27,22 +27,8 @@ pub const NAMES: [&str; 2] = ["query", "large_object"];
 
 /// Options that a query permits.
 const OF_QUERY: [&str; 16] = [
-    "query",
-    "limit",
-    "on_error",
-    "reject_limit",
-    "columns",
-    "where",
-    "truncate",
-    "freeze",
-    "analyze",
-    "writer",
-    "workers",
-    "lock",
-    "indexes",
-    "on_duplicate",
-    "conflict_index",
-    "duplicate_limit",
+    "query", "limit", "on_error", "reject_limit", "columns", "where", "truncate", "freeze", "analyze", "writer",
+    "workers", "lock", "indexes", "on_duplicate", "conflict_index", "duplicate_limit",
 ];
 /// Options about files.
 const OF_FILES: [&str; 5] = ["program", "server", "once", "force", "each_file"];

@@ -134,11 +134,7 @@ fn of_statement(root: Root<'_>, path: ModifyPath<'_>) -> Answer<()> {
 pub fn of_select(root: Root<'_>) -> Answer<()> {
     let parse = root.query();
     let more = [
-        parse.sortClause,
-        parse.groupClause,
-        parse.groupingSets,
-        parse.distinctClause,
-        parse.windowClause,
+        parse.sortClause, parse.groupClause, parse.groupingSets, parse.distinctClause, parse.windowClause,
         parse.rowMarks,
     ];
     if more.iter().any(|list| !list.is_null())

@@ -68,22 +68,8 @@ pub fn file(d: &Dialect, eol: Eol, first: &[Fragment], pieces: &[Fragment]) -> V
 
 /// Bytes that end the data or are errors.
 const BREAKS: &[&[u8]] = &[
-    b"\n",
-    b"\r",
-    b"\r\n",
-    b"\\.",
-    b"\\.\n",
-    b"\\.\r",
-    b"\\.\r\n",
-    b"\n\\.\n",
-    b"\r\n\\.\r\n",
-    b"\r\\.\r",
-    b"\xff",
-    b"\0",
-    b"\xe2\x82",
-    b"\xe2",
-    b"\n\xf0",
-    b"\xf0\x9f\x98",
+    b"\n", b"\r", b"\r\n", b"\\.", b"\\.\n", b"\\.\r", b"\\.\r\n", b"\n\\.\n", b"\r\n\\.\r\n", b"\r\\.\r", b"\xff",
+    b"\0", b"\xe2\x82", b"\xe2", b"\n\xf0", b"\xf0\x9f\x98",
 ];
 
 const DATA: &[&[u8]] =
