@@ -164,7 +164,7 @@ fn far_from_the_end() {
                 let comment = [b"#", &vec![b'"'; quotes][..], end].concat();
                 let record = [&vec![b'x'; far], end, opened, end, b"z", end].concat();
                 let data = [b"1", end, opened, b"y", end, &comment, &record, &comment, &record].concat();
-                for line_end in [None, Some(LineEnd::Any)] {
+                for line_end in [None, Some(Eol::Any)] {
                     check_chunks(&Dialect { line_end, ..csv.clone() }, 0, 4000, 1, &data);
                 }
             }
