@@ -18,7 +18,7 @@ use super::rejects::{Complaint, Reject};
 use super::{Load, query, source};
 use crate::error::{Error, OrRaise, Result, is_data_exception};
 use crate::input::file_figures::{ByFile, FileFigures};
-use crate::program::projection::{Made, Projection, compute_read, filter};
+use crate::program::projection::{Made, Projection, compute, filter};
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::Verbosity;
@@ -450,7 +450,7 @@ pub unsafe fn fill(feed: *mut Feed) -> bool {
             if let Some(projection) = (*feed).projection.as_ref() {
                 let row = slot.arrays();
                 if !projection.filters {
-                    compute_read(&raw const *projection, econtext, row);
+                    compute(&raw const *projection, econtext, row);
                 } else {
                     match filter(&raw const *projection, econtext, row, false) {
                         // This projection makes no tuples.

@@ -8,7 +8,7 @@ use crate::server::compat;
 use crate::server::index_functions;
 use crate::server::lookup::{CatalogRow, type_kind};
 use crate::server::node::{Node, NodeList};
-use crate::server::option_value::stored;
+use crate::server::option_value::of_column;
 use crate::server::relation::{OpenRelation, Relation};
 
 /// PROPARALLEL_SAFE (pg_proc.h)
@@ -128,6 +128,5 @@ impl Hazards {
 
 /// Whether a foreign table's column holds the file name or line number, and is no field. Guarded.
 fn is_source_column(relid: pg_sys::Oid, attribute: i16) -> bool {
-    // SAFETY: a guarded catalog lookup, which returns a list of DefElems with strings.
-    unsafe { stored(pg_sys::GetForeignColumnOptions(relid, attribute)) }.iter().any(|(name, _)| name == "source")
+    of_column(relid, attribute).iter().any(|(name, _)| name == "source")
 }

@@ -33,6 +33,12 @@ impl MemoryContext {
         MemoryContext(unsafe { pg_sys::CurTransactionContext })
     }
 
+    /// The context that ends with the current transaction, after all its subtransactions.
+    pub fn of_top_transaction() -> MemoryContext {
+        // SAFETY: reads a variable of this backend, which is not null in a transaction.
+        MemoryContext(unsafe { pg_sys::TopTransactionContext })
+    }
+
     /// The context of an executor state, in which its plan and its relations are.
     ///
     /// # Safety

@@ -16,15 +16,14 @@ use super::attempt::attempt;
 use super::compat;
 use super::plain_code::build_is_plain;
 use super::relation::Relation;
-use super::unguarded::{self as c, Opaque};
+use super::role::has_privileges_of;
+use super::unguarded as c;
 
 const RESTRICTED: i32 = pg_sys::SECURITY_RESTRICTED_OPERATION.cast_signed();
 
 /// Whether the code of an index may run as its owner, for the current user. The table has the same owner. Guarded.
 pub fn may_run(index: Relation<'_>) -> bool {
-    // SAFETY: guarded calls.
-    let has_rights = unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), index.owner()) };
-    has_rights || build_is_plain(index)
+    has_privileges_of(index.owner()) || build_is_plain(index)
 }
 
 /// Runs `work` with a search path that is safe for code of a table's owner. The callee changes the user. After an
@@ -71,11 +70,11 @@ fn with_safe_path<T>(user: pg_sys::Oid, owner: pg_sys::Oid, work: impl FnOnce() 
     }
 }
 
-/// Runs `body(argument)` like [`as_owner`], in a plain frame, so that its error keeps all fields.
+/// Runs `body` like [`as_owner`], in a plain frame, so that its error keeps all fields.
 ///
 /// # Safety
 /// A plain frame, as the body is.
-pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
+pub unsafe fn as_owner_plainly(table: Relation<'_>, body: impl FnOnce()) {
     // SAFETY: a plain frame. Settings of the body end with its nest level, or after
     // an error with the transaction.
     unsafe {
@@ -84,7 +83,7 @@ pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwin
         c::SetUserIdAndSecContext(owner, context | RESTRICTED);
         let level = c::NewGUCNestLevel();
         compat::restrict_search_path(user, owner);
-        let error = attempt(|| body(argument));
+        let error = attempt(body);
         if error.is_null() {
             c::AtEOXact_GUC(false, level);
         }

@@ -125,68 +125,60 @@ impl<'a> PlannedRelation<'a> {
         }
     }
 
-    /// Adds a path for a scan by one process. `is_safe`: a worker may run all of it. Guarded.
+    /// Adds a path for a scan by one process, or by the leader and this many workers if it is not 0. `is_safe`: a worker
+    /// may run all of it. Guarded.
     ///
     /// # Safety
     /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, is_safe: bool) {
-        // SAFETY: guarded calls on a path that was just made.
-        unsafe {
-            let path = compat::create_foreignscan_path(root, self, cost);
-            (*path).path.parallel_safe &= is_safe;
-            (*path).path.pathkeys = order.0.as_ptr();
-            pg_sys::add_path(self.as_ptr(), path.cast());
-        }
-    }
-
-    /// Adds a path for a scan by several processes. Guarded.
-    ///
-    /// # Safety
-    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_parallel_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, workers: i32) {
-        // SAFETY: as in `add_scan`.
+    pub unsafe fn add_scan(self, root: Planner<'a>, cost: Estimate, order: PathOrder<'a>, workers: i32, is_safe: bool) {
+        // SAFETY: a guarded call makes the path; the contract is that of `add`.
         unsafe {
             let path = compat::create_foreignscan_path(root, self, cost);
             (*path).path.pathkeys = order.0.as_ptr();
-            (*path).path.parallel_aware = true;
-            (*path).path.parallel_workers = workers;
-            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+            self.add(path, workers, is_safe);
         }
     }
 
-    /// Adds a path that returns this upper relation from a scan of `input` by one process. Guarded.
+    /// Adds a path that returns this upper relation, or with workers a part of it, from a scan of another one. Otherwise as
+    /// [`Node::add_scan`]. Guarded.
     ///
     /// # Safety
-    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
+    /// See there.
     pub unsafe fn add_upper(
         self,
         root: Planner<'a>,
         cost: Estimate,
         private: NodeList<'a>,
-        input: PlannedRelation<'_>,
+        workers: i32,
+        is_safe: bool,
     ) {
         // SAFETY: as in `add_scan`.
         unsafe {
             let path = compat::create_foreign_upper_path(root, self, cost);
             (*path).fdw_private = private.as_ptr();
-            // As the scan that core would aggregate.
-            (*path).path.parallel_safe &= input.cheapest().is_some_and(|path| path.parallel_safe);
-            pg_sys::add_path(self.as_ptr(), path.cast());
+            self.add(path, workers, is_safe);
         }
     }
 
-    /// Adds a path that returns this upper relation in part, from a scan by several processes. Guarded.
-    ///
     /// # Safety
-    /// No path of this relation and no list of its paths is used any more: the server frees dearer paths.
-    pub unsafe fn add_partial_upper(self, root: Planner<'a>, cost: Estimate, private: NodeList<'a>, workers: i32) {
-        // SAFETY: as in `add_scan`.
+    /// See [`Node::add_scan`]; a path that was just made.
+    unsafe fn add(self, path: *mut pg_sys::ForeignPath, workers: i32, is_safe: bool) {
+        // SAFETY: guarded calls on a path that nothing else uses.
         unsafe {
-            let path = compat::create_foreign_upper_path(root, self, cost);
-            (*path).fdw_private = private.as_ptr();
-            (*path).path.parallel_aware = true;
-            (*path).path.parallel_workers = workers;
-            pg_sys::add_partial_path(self.as_ptr(), path.cast());
+            (*path).path.parallel_safe &= is_safe;
+            if workers == 0 {
+                pg_sys::add_path(self.as_ptr(), path.cast());
+            } else {
+                (*path).path.parallel_aware = true;
+                (*path).path.parallel_workers = workers;
+                pg_sys::add_partial_path(self.as_ptr(), path.cast());
+            }
         }
     }
+}
+
+/// The conditions of clauses, without those that are constant (`extract_actual_clauses`). Guarded.
+pub fn conditions<'a>(clauses: NodeList<'a, pg_sys::RestrictInfo>) -> NodeList<'a> {
+    // SAFETY: a guarded call on the planner's clauses, which returns a list of expressions.
+    unsafe { NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false)) }
 }

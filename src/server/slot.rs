@@ -171,6 +171,13 @@ impl<'a> Slot<'a> {
         unsafe { TupleDesc::from_raw((*self.as_ptr()).tts_tupleDescriptor) }
     }
 
+    /// Makes the arrays the row of the slot (`ExecStoreVirtualTuple`).
+    #[inline(always)]
+    pub fn store(self) {
+        // SAFETY: the slot exists, and its arrays are initialized.
+        unsafe { super::unguarded::store_virtual(self.as_ptr()) }
+    }
+
     /// Sets the TID of the row.
     #[inline]
     pub fn set_tid(self, tid: pg_sys::ItemPointerData) {
@@ -205,6 +212,13 @@ impl<'a> ExprContext<'a> {
     #[inline(always)]
     pub const fn as_ptr(self) -> *mut pg_sys::ExprContext {
         self.0.as_ptr()
+    }
+
+    /// Makes a slot the one that expressions read columns of the input row from.
+    #[inline(always)]
+    pub fn read(self, slot: Slot<'a>) {
+        // SAFETY: the context exists, and the slot as long.
+        unsafe { (*self.as_ptr()).ecxt_scantuple = slot.as_ptr() };
     }
 
     /// The memory context for one row.

@@ -62,7 +62,8 @@ impl Process {
         if as_value
             && let Some(decoded) = self.rows.decoded()
             // SAFETY: the row is new, in the form of these columns.
-            && let Some(value) = unsafe { projection.form_value(self.rows.column_forms(), decoded) }
+            && let Some(value) = projection.value_mut()
+            && let Some(value) = unsafe { value.form(self.rows.column_forms(), decoded) }
         {
             return InBlock::Value(value);
         }
