@@ -4,7 +4,8 @@
 //! finish its load before it exits. Here SIGTERM works as in a session: the next CHECK_FOR_INTERRUPTS ends the process.
 //! No Rust frame is unwound then.
 
-use std::ffi::{CStr, c_int};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use pgrx::memcxt::PgMemoryContexts;
@@ -182,6 +183,18 @@ pub fn wake(pid: i32) {
     }
 }
 
+/// Cancels the work of a process and of its workers, as pg_cancel_backend does. False if it has exited.
+pub fn cancel(pid: i32) -> bool {
+    // SAFETY: a signal to a process of the server, which cancels its work on it.
+    unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 }
+}
+
+/// Whether the postmaster loads preloaded libraries.
+pub fn is_preloading() -> bool {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
 /// Wakes the process that started this worker, if it asked for that and still exists. Guarded.
 pub fn wake_starter() {
     // SAFETY: a background worker has an entry for its whole life.
@@ -290,6 +303,25 @@ pub fn serve_cancels() {
     }
 }
 
+/// Whether a cancel request has arrived that was not served yet.
+pub fn is_canceled() -> bool {
+    // SAFETY: a variable of this process, which a signal handler sets.
+    unsafe { std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 }
+}
+
+/// Aborts the transaction after an error, as PostgresMain (postgres.c) does for the state that a load can leave behind. From
+/// here on cancel requests are held back. Guarded.
+pub fn abort_transaction() {
+    hold_cancels();
+    // SAFETY: guarded calls, and a variable that only the server's own thread uses. The closure owns nothing.
+    unsafe {
+        c::guard(|| c::disable_all_timeouts(false));
+        pg_sys::InterruptHoldoffCount += 1;
+        pg_sys::AbortCurrentTransaction();
+        pg_sys::InterruptHoldoffCount -= 1;
+    }
+}
+
 /// Loads the libraries of `session_preload_libraries` and `local_preload_libraries`, which a session loads and a
 /// background worker does not. Hooks of these libraries then run as in a session of the same role. Guarded.
 pub fn load_session_libraries() {
@@ -298,6 +330,24 @@ pub fn load_session_libraries() {
         // SAFETY: a guarded call. It loads each library once.
         unsafe { pg_sys::process_session_preload_libraries() }
     }
+}
+
+/// Returns the pid of this process if it is a background worker.
+pub fn worker_pid() -> Option<i32> {
+    // SAFETY: variables of this process.
+    unsafe { (!pg_sys::MyBgworkerEntry.is_null()).then_some(pg_sys::MyProcPid) }
+}
+
+/// Returns the time when this process was started.
+pub fn started() -> pg_sys::TimestampTz {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::MyStartTimestamp }
+}
+
+/// Returns lock_timeout in milliseconds, 0 if locks may be waited for without limit.
+pub fn lock_timeout() -> i32 {
+    // SAFETY: a setting.
+    unsafe { pg_sys::LockTimeout }
 }
 
 /// Returns the time when the server's configuration was loaded.
@@ -373,23 +423,43 @@ pub fn begin_transaction() {
 pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
     begin_transaction();
     let result = work();
-    // SAFETY: guarded calls in the transaction that was begun.
-    unsafe {
-        pg_sys::PopActiveSnapshot();
-        pg_sys::CommitTransactionCommand();
-        pg_sys::pgstat_report_stat(false);
-    }
+    end_snapshot();
+    // SAFETY: a guarded call in the transaction that was begun.
+    unsafe { pg_sys::CommitTransactionCommand() };
+    report_statistics(false);
     result
 }
 
-/// Shows the current activity in pg_stat_activity; None shows an idle process. Guarded.
-pub fn report_activity(what: Option<&CStr>) {
-    let (state, text) = match what {
-        Some(what) => (pg_sys::BackendState::STATE_RUNNING, what.as_ptr()),
-        None => (pg_sys::BackendState::STATE_IDLE, std::ptr::null()),
-    };
-    // SAFETY: a guarded call with a string, which is copied.
-    unsafe { pg_sys::pgstat_report_activity(state, text) }
+/// Ends the use of the snapshot of [`begin_transaction`]. Guarded.
+pub fn end_snapshot() {
+    // SAFETY: a guarded call, which raises an error without a snapshot.
+    unsafe { pg_sys::PopActiveSnapshot() }
+}
+
+/// Reports the statistics of transactions that have ended; at once if `now`. Guarded, outside of a transaction.
+pub fn report_statistics(now: bool) {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::pgstat_report_stat(now) };
+}
+
+thread_local! {
+    /// The text of the statement that this process runs.
+    static STATEMENT: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// Shows the current statement in pg_stat_activity and in the log, and passes it to parallel workers. None shows an idle
+/// process. Guarded.
+pub fn report_activity(what: Option<CString>) {
+    let state = if what.is_some() { pg_sys::BackendState::STATE_RUNNING } else { pg_sys::BackendState::STATE_IDLE };
+    let text = what.as_ref().map_or(std::ptr::null(), |what| what.as_ptr());
+    let before = STATEMENT.replace(what);
+    // SAFETY: a variable of this process, and a guarded call with a string, which is copied. This process keeps the text
+    // until another one is in the variable.
+    unsafe {
+        pg_sys::debug_query_string = text;
+        pg_sys::pgstat_report_activity(state, text);
+    }
+    drop(before);
 }
 
 /// Sleeps until the latch is set or the time is over, and serves interrupts. Returns true if the latch was set.
