@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
-use super::call::calls;
+use super::call::{Returned, calls};
 use super::handle::Handle;
 use super::memory_context::MemoryContext;
 
@@ -19,13 +19,13 @@ type Open = Handle<'static, pg_sys::BufFile>;
 // SAFETY: an open file, and any place, which it may lack.
 calls! {
     fn prepare_tablespaces() = PrepareTempTablespaces();
-    fn create(outlives_transaction: bool) -> Open = BufFileCreateTemp(outlives_transaction);
+    fn create(outlives_transaction: bool) -> Option<BufFile> = BufFileCreateTemp(outlives_transaction);
     fn seek(file: Open, number: i32, offset: pg_sys::off_t, whence: i32) -> i32 = BufFileSeek(file, number, offset, whence);
     fn export(file: Open) = BufFileExportFileSet(file);
 }
 
 /// A temporary file. Empty and without an effect after it was closed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BufFile(Cell<Option<Open>>);
 
 /// A place in a file.
@@ -33,6 +33,16 @@ pub struct BufFile(Cell<Option<Open>>);
 pub struct Place {
     file: i32,
     offset: pg_sys::off_t,
+}
+
+/// A new file of its own, or null.
+impl Returned for Option<BufFile> {
+    type Raw = *mut pg_sys::BufFile;
+
+    unsafe fn of(raw: *mut pg_sys::BufFile) -> Option<BufFile> {
+        // SAFETY: the function returns an open file, or null.
+        unsafe { Open::or_null(raw) }.map(|file| BufFile(Cell::new(Some(file))))
+    }
 }
 
 impl BufFile {
@@ -50,16 +60,7 @@ impl BufFile {
     fn made_in(memory: MemoryContext, lasts: bool) -> BufFile {
         let _entered = memory.enter();
         prepare_tablespaces();
-        BufFile(Cell::new(Some(create(lasts))))
-    }
-
-    /// None for null.
-    ///
-    /// # Safety
-    /// Null, or a file that is open.
-    pub(super) unsafe fn from_raw(file: *mut pg_sys::BufFile) -> Option<BufFile> {
-        // SAFETY: an open file, unless it is null.
-        unsafe { Open::or_null(file) }.map(|file| BufFile(Cell::new(Some(file))))
+        create(lasts).unwrap_or_default()
     }
 
     /// Writes bytes, and goes behind them. Guarded.

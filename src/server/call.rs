@@ -49,7 +49,7 @@ macro_rules! plain {
         )*
     };
 }
-plain!((), bool, i16, i32, i64, u32, u64, usize, *mut c_void, pg_sys::Oid);
+plain!((), bool, i8, i16, i32, i64, u32, u64, usize, *mut c_void, pg_sys::Oid);
 
 impl Passed for &CStr {
     type Raw = *const c_char;

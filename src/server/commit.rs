@@ -74,14 +74,15 @@ unsafe extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _
     }
     match event {
         // SAFETY: a plain frame.
-        XACT_EVENT_PRE_PREPARE => unsafe {
+        XACT_EVENT_PRE_PREPARE | XACT_EVENT_PRE_COMMIT => unsafe {
             c::guarded(|| {
-                let message = "cannot PREPARE a transaction that has changed the queue of pg_bulk";
-                Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise()
+                if event == XACT_EVENT_PRE_PREPARE {
+                    let message = "cannot PREPARE a transaction that has changed the queue of pg_bulk";
+                    Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).raise();
+                }
+                choose_wakeup();
             })
         },
-        // SAFETY: a plain frame.
-        XACT_EVENT_PRE_COMMIT => unsafe { c::guarded(choose_wakeup) },
         XACT_EVENT_ABORT | XACT_EVENT_PREPARE => ARMED.store(false, Relaxed),
         XACT_EVENT_COMMIT => {
             ARMED.store(false, Relaxed);

@@ -25,21 +25,20 @@ use pg_bulk_text::dialect::EndMarker;
 use pgrx::pg_sys;
 
 use self::version::MAJOR;
+use super::call::calls;
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+use super::call::variables;
 use super::relation::Relation;
 
 pub use self::attribute::{attributes, has_generated, is_virtual};
-pub use self::background::{
-    CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, may_connect, proc_exit, set_signal_handler, virtual_transaction,
-};
+pub use self::background::{CONNECT_FLAGS, WORKERS_BYPASS_LOGIN, proc_exit, set_signal_handler, virtual_transaction};
 pub use self::buffer::is_in_buffer;
 pub use self::collation::{collates_bytes, icu_collator};
 pub use self::encoding::{char_to_encoding, encoding_to_char};
 pub use self::executor_hook::install as install_executor_hook;
-pub use self::foreign::{
-    Estimate, create_foreign_upper_path, create_foreignscan_path, may_execute, range_table_relation,
-};
+pub use self::foreign::{Estimate, create_foreign_upper_path, create_foreignscan_path, range_table_relation};
 pub use self::index::{
-    check_index_constraints, extend_to, first_leaf, index_beginscan, insert_index_tuples, last_of_level, leaf_to_write,
+    check_index_constraints, end_of_level, extend_to, first_leaf, index_beginscan, insert_index_tuples, leaf_to_write,
     new_index_page, read_block, reindex_index, reindex_relation,
 };
 pub use self::mutator::expression_tree_mutator;
@@ -49,8 +48,8 @@ pub use self::planner::{
     adjust_to_child, canonical_pathkey, is_constant, known_eclass, ordering_of, prunes_at_run_time,
 };
 pub use self::rights::{
-    Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_use_schema, owns_relation,
-    restrict_search_path, want_insert, wanted_rights,
+    Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_connect, may_execute,
+    may_use_schema, owns_relation, restrict_search_path, want_insert, wanted_rights,
 };
 pub(crate) use self::rights_hook::rights_hook;
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
@@ -99,25 +98,30 @@ pub fn changed_rows(relation: Relation<'_>) -> Option<i64> {
     }
 }
 
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+variables! {
+    fn old_snapshot_threshold() -> i32 = old_snapshot_threshold;
+}
+
 /// Whether rows that an old snapshot sees may be pruned (EarlyPruningEnabled). A new index then cannot be used by older
 /// snapshots.
 pub fn prunes_early() -> bool {
-    // SAFETY: reads a setting.
     #[cfg(any(feature = "pg15", feature = "pg16"))]
-    return unsafe { pg_sys::old_snapshot_threshold } >= 0;
+    return old_snapshot_threshold() >= 0;
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     false
 }
 
-/// `vacuum_delay_point` of an ANALYZE. Guarded.
-pub fn vacuum_delay_point() {
-    // SAFETY: a guarded call, which only sleeps and serves interrupts.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        pg_sys::vacuum_delay_point();
-        #[cfg(feature = "pg18")]
-        pg_sys::vacuum_delay_point(true);
-    }
+// SAFETY: only sleeps and serves interrupts.
+#[cfg(not(feature = "pg18"))]
+calls! {
+    /// `vacuum_delay_point` of an ANALYZE. Guarded.
+    pub fn vacuum_delay_point() = vacuum_delay_point();
+}
+#[cfg(feature = "pg18")]
+calls! {
+    /// `vacuum_delay_point` of an ANALYZE. Guarded.
+    pub fn vacuum_delay_point() = vacuum_delay_point(true);
 }
 
 /// `ExecutorRun`, to the end of the query.

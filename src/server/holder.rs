@@ -6,6 +6,7 @@
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
+use super::call::variables;
 use super::compat;
 use super::relation::Relation;
 use super::unguarded as c;
@@ -90,16 +91,25 @@ pub fn is_same(a: &pg_sys::ItemPointerData, b: &pg_sys::ItemPointerData) -> bool
     (a.ip_blkid.bi_hi, a.ip_blkid.bi_lo, a.ip_posid) == (b.ip_blkid.bi_hi, b.ip_blkid.bi_lo, b.ip_posid)
 }
 
+variables! {
+    fn isolation() -> i32 = XactIsoLevel;
+}
+
+/// Whether the transaction has one snapshot for all its statements (IsolationUsesXactSnapshot, xact.h).
+pub fn has_one_snapshot() -> bool {
+    isolation() >= pg_sys::XACT_REPEATABLE_READ.cast_signed()
+}
+
 /// Raises a serialization failure if the row that has a key is not visible to the snapshot of a REPEATABLE READ or
 /// SERIALIZABLE transaction (ExecCheckTIDVisible, nodeModifyTable.c).
 /// Guarded.
 pub fn check_visible(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<()> {
     let heap = heap.as_ptr();
-    // SAFETY: guarded calls on an open relation, a copy of the TID and an own slot. IsolationUsesXactSnapshot (xact.h).
+    if !has_one_snapshot() {
+        return Ok(());
+    }
+    // SAFETY: guarded calls on an open relation, a copy of the TID and an own slot.
     unsafe {
-        if pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed() {
-            return Ok(());
-        }
         let slot = pg_sys::table_slot_create(heap, std::ptr::null_mut());
         let mut row = *row;
         let is_there =
@@ -116,7 +126,7 @@ pub fn check_visible(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Resul
     }
 }
 
-fn serialization_failure(what: &str) -> Error {
+pub(super) fn serialization_failure(what: &str) -> Error {
     let message = format!("could not serialize access due to concurrent {what}");
     Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
 }
@@ -154,11 +164,10 @@ pub fn delete(HeapRow { heap, tid: mut row }: HeapRow<'_>) -> Result<bool> {
         let command = pg_sys::GetCurrentCommandId(true);
         let nothing = std::ptr::null_mut();
         let result = pg_sys::heap_delete(heap.as_ptr(), &raw mut row, command, nothing, true, &raw mut failure, false);
-        let keeps_snapshot = pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ.cast_signed();
         match result {
             pg_sys::TM_Result::TM_Ok => Ok(true),
-            pg_sys::TM_Result::TM_Updated if keeps_snapshot => Err(serialization_failure("update")),
-            pg_sys::TM_Result::TM_Deleted if keeps_snapshot => Err(serialization_failure("delete")),
+            pg_sys::TM_Result::TM_Updated if has_one_snapshot() => Err(serialization_failure("update")),
+            pg_sys::TM_Result::TM_Deleted if has_one_snapshot() => Err(serialization_failure("delete")),
             pg_sys::TM_Result::TM_Updated | pg_sys::TM_Result::TM_Deleted => Ok(false),
             result => {
                 let message = format!("could not replace a row (result {result})");

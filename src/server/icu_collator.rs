@@ -23,6 +23,7 @@ use pg_bulk_storage::btree::bytes::collator::Collator;
 use pgrx::pg_sys;
 
 use super::compat;
+use super::server_text::server_encoding;
 
 /// `ucol_getSortKey`: returns the length of the key with its zero byte, even if it does not fit.
 type GetSortKey = unsafe extern "C" fn(*const c_void, *const u16, i32, *mut u8, i32) -> i32;
@@ -57,13 +58,10 @@ impl IcuCollator {
     /// Creates it for a collation. None if sort keys cannot replace the collation's order. Guarded; looks into the
     /// catalogs.
     pub fn of(collation: pg_sys::Oid) -> Option<IcuCollator> {
-        // SAFETY: guarded calls.
-        let collator = unsafe {
-            if pg_sys::GetDatabaseEncoding() != pg_sys::pg_enc::PG_UTF8.cast_signed() {
-                return None;
-            }
-            compat::icu_collator(collation)?
-        };
+        if server_encoding() != pg_sys::pg_enc::PG_UTF8.cast_signed() {
+            return None;
+        }
+        let collator = compat::icu_collator(collation)?;
         // SAFETY: a collator of that library, and functions of these types.
         unsafe {
             let library = Library::of(collator)?;

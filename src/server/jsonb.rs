@@ -87,13 +87,11 @@ impl Jsonb {
     /// # Safety
     /// A datum of type jsonb.
     pub unsafe fn from_datum(datum: pg_sys::Datum) -> Jsonb {
-        // SAFETY: the datum is a varlena; a guarded call returns it with a header of four bytes, which has its length.
-        let bytes = unsafe {
+        // SAFETY: the datum is a jsonb; a guarded call returns it with a header of four bytes, which has its length.
+        unsafe {
             let value = pg_sys::pg_detoast_datum(datum.cast_mut_ptr());
-            std::slice::from_raw_parts(value.cast::<u8>(), pgrx::varsize_any(value))
-        };
-        // SAFETY: the bytes of a jsonb.
-        unsafe { Jsonb::from_bytes(bytes) }
+            Jsonb::from_bytes(std::slice::from_raw_parts(value.cast::<u8>(), pgrx::varsize_any(value)))
+        }
     }
 
     /// # Safety

@@ -66,8 +66,7 @@ impl LockedPage {
 
     /// Copies the page.
     pub fn copy(&self) -> [u8; PAGE_SIZE] {
-        // SAFETY: the page is pinned and locked.
-        unsafe { self.page.cast().read() }
+        self.get(0).unwrap_or([0; PAGE_SIZE])
     }
 
     #[inline]

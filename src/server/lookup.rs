@@ -247,6 +247,7 @@ calls! {
         = get_opfamily_member(family, left, right, strategy);
     /// Whether a schema is one for temporary objects of any session.
     pub fn is_temporary_schema(schema: pg_sys::Oid) -> bool = isAnyTempNamespace(schema);
+    fn quote(schema: &CStr, name: &CStr) -> Option<CString> = quote_qualified_identifier(schema, name);
     /// The time now.
     pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
 }
@@ -334,8 +335,7 @@ pub fn literal(string: &CStr) -> CString {
 
 /// The name of an object with its schema, quoted.
 pub fn qualified(schema: &CStr, name: &CStr) -> CString {
-    // SAFETY: a guarded call with strings, which returns a string.
-    unsafe { copied(pg_sys::quote_qualified_identifier(schema.as_ptr(), name.as_ptr())) }.unwrap_or_default()
+    quote(schema, name).unwrap_or_default()
 }
 
 /// Schema and name of a relation, quoted, if it exists.

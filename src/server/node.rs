@@ -252,8 +252,7 @@ pub fn written(node: Option<Node<'_>>) -> CString {
 
 impl<'a> Node<'a, pg_sys::String> {
     pub fn text(self) -> &'a CStr {
-        // SAFETY: a node of this type has a string.
-        unsafe { CStr::from_ptr(self.sval) }
+        self.value().unwrap_or_default()
     }
 }
 
@@ -294,8 +293,11 @@ impl<'a, T: Tagged> NodeList<'a, T> {
 
     /// The list as a node; None if it is empty.
     pub fn node(self) -> Option<Node<'a>> {
-        // SAFETY: a list is a node.
-        unsafe { Node::from_raw(self.0.cast()) }
+        self.head().map(Node::node)
+    }
+
+    fn head(self) -> Option<Node<'a, pg_sys::List>> {
+        NonNull::new(self.0).map(|list| Node(list, PhantomData))
     }
 
     pub fn is_empty(self) -> bool {
@@ -304,20 +306,17 @@ impl<'a, T: Tagged> NodeList<'a, T> {
 
     /// The number of elements of any type.
     pub fn len(self) -> usize {
-        // SAFETY: a valid list, or null.
-        unsafe { self.0.as_ref() }.map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
+        self.head().map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
     }
 
     /// The element with this index; None for null, and if the list is longer or of another kind.
     #[inline]
     fn element(self, index: usize) -> Option<Element<'a>> {
-        if index >= self.len() {
-            return None;
-        }
+        let list = self.head().filter(|_| index < self.len())?;
         // SAFETY: a valid list has as many cells as it says. Its tag says what they are: nodes or null, integers, or OIDs.
         unsafe {
-            let cell = *(*self.0).elements.add(index);
-            match (*self.0).type_ {
+            let cell = *list.elements.add(index);
+            match list.type_ {
                 NodeTag::T_List => Node::from_raw(cell.ptr_value.cast()).map(Element::Node),
                 NodeTag::T_IntList => Some(Element::Int(cell.int_value)),
                 NodeTag::T_OidList => Some(Element::Oid(cell.oid_value)),
@@ -538,7 +537,7 @@ nodes! {
         cheapest(cheapest_total_path): maybe Path
     }
     RestrictInfo = T_RestrictInfo { clause: one Node }
-    String = T_String {}
+    String = T_String { value(sval): text CStr }
     Integer = T_Integer {}
     Boolean = T_Boolean {}
     RangeVar = T_RangeVar { name(relname): text CStr }

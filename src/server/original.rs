@@ -7,18 +7,54 @@
 //! UTF-8, in databases with other encodings.
 
 use std::ffi::{CStr, c_char};
+use std::ops::Deref;
 
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::attempt::attempt;
+use super::handle::Handle;
 use super::memory_context::MemoryContext;
 use super::unguarded::{self, Opaque, guarded, in_context};
+
+/// An error as CopyErrorData makes it: its strings are NUL-terminated, or null.
+pub type ServerError = Handle<'static, pg_sys::ErrorData>;
+
+/// Texts of an error; empty for null.
+macro_rules! texts {
+    ($($name:ident),*) => {
+        impl ServerError {
+            $(
+                pub fn $name(&self) -> &[u8] {
+                    // SAFETY: a string of an error.
+                    unsafe { text(self.get().$name) }
+                }
+            )*
+        }
+    };
+}
+texts!(message, message_id, detail, hint, context, funcname);
+
+impl ServerError {
+    pub fn sqlstate(self) -> i32 {
+        self.get().sqlerrcode
+    }
+
+    pub fn is_error(self) -> bool {
+        self.get().elevel >= pgrx::PgLogLevel::ERROR as i32
+    }
+
+    /// Whether an error is this original one, which may have passed guards since. They also replace SQLSTATEs that pgrx
+    /// does not know.
+    pub(super) fn is_now(self, now: ServerError) -> bool {
+        let (was, is) = (self.sqlstate(), now.sqlstate());
+        (was == is || PgSqlErrorCode::from(was) as i32 == is) && may_become(self.message(), now.message())
+    }
+}
 
 /// Copy of the latest error.
 #[derive(Debug)]
 pub struct Original {
-    /// Null if there was no error.
-    error: *mut pg_sys::ErrorData,
+    error: Option<ServerError>,
     /// Holds the whole copy, because FreeErrorData frees only a part of one.
     copy: pg_sys::MemoryContext,
     /// Length of the context from callbacks inside of this one, when the error was raised most recently.
@@ -28,12 +64,12 @@ pub struct Original {
 
 /// The ones that are pushed, the innermost first. The server's list has no entry of a frame that an error has left.
 fn pushed() -> impl Iterator<Item = *mut Original> {
-    // SAFETY: a variable of this process.
-    let mut at = unsafe { pg_sys::error_context_stack };
+    // SAFETY: the list has the callbacks that are pushed, and `remember` is pushed with an original.
+    let mut at = unsafe { pg_sys::error_context_stack.as_ref() };
     std::iter::from_fn(move || {
-        // SAFETY: the list has the callbacks that are pushed, and `remember` is pushed with an original.
-        while let Some(entry) = unsafe { at.as_ref() } {
-            at = entry.previous;
+        while let Some(entry) = at {
+            // SAFETY: as above.
+            at = unsafe { entry.previous.as_ref() };
             let ours: unsafe extern "C-unwind" fn(Opaque) = remember;
             if entry.callback.is_some_and(|callback| std::ptr::fn_addr_eq(callback, ours)) {
                 return Some(entry.arg.cast());
@@ -47,7 +83,7 @@ impl Original {
     /// Creates it. Copies are allocated in the current memory context.
     pub fn new() -> Original {
         let memory = MemoryContext::current().as_ptr();
-        Original { error: std::ptr::null_mut(), copy: std::ptr::null_mut(), inside: 0, memory }
+        Original { error: None, copy: std::ptr::null_mut(), inside: 0, memory }
     }
 
     /// Runs code, and copies its errors.
@@ -67,21 +103,21 @@ impl Original {
     /// An error that was caught while this was pushed. The restored fields live in the memory context of
     /// [`Original::new`].
     pub unsafe fn restore(this: *mut Original, error: *mut pg_sys::ErrorData) -> bool {
-        // SAFETY: this function's contract covers the error; strings of errors are NUL-terminated or null.
+        // SAFETY: the error was caught, and so is valid; its new strings live as long.
         unsafe {
-            let original = std::mem::replace(&mut (*this).error, std::ptr::null_mut());
+            let was = (*this).error.take();
             // The strings of the copy belong to the error now.
             (*this).copy = std::ptr::null_mut();
-            if original.is_null() || !is_same(original, error) {
-                return false;
-            }
+            let now = ServerError::from_raw(error);
+            let Some(was) = was.filter(|was| was.is_now(now)) else { return false };
+            let original = was.as_ptr();
             (*error).sqlerrcode = (*original).sqlerrcode;
             (*error).message = (*original).message;
             // DETAIL and HINT may have been added since.
-            if may_become(text((*original).detail), text((*error).detail)) {
+            if may_become(was.detail(), now.detail()) {
                 ((*error).detail, (*error).detail_log) = ((*original).detail, (*original).detail_log);
             }
-            if may_become(text((*original).hint), text((*error).hint)) {
+            if may_become(was.hint(), now.hint()) {
                 (*error).hint = (*original).hint;
             }
             (*error).schema_name = (*original).schema_name;
@@ -92,10 +128,10 @@ impl Original {
             (*error).internalquery = (*original).internalquery;
             (*error).internalpos = (*original).internalpos;
             // Joins the first context from inner callbacks and the latest context from outer callbacks.
-            let inside = text((*original).context);
+            let inside = was.context();
             let of_worker = without_worker(inside);
             let inside = of_worker.unwrap_or(inside);
-            let outside = text((*error).context).get((*this).inside..).unwrap_or_default();
+            let outside = now.context().get((*this).inside..).unwrap_or_default();
             let outside = if inside.is_empty() { outside.strip_prefix(b"\n").unwrap_or(outside) } else { outside };
             let separator: &[u8] = match (inside, outside) {
                 ([], _) | (_, [] | [b'\n', ..]) => b"",
@@ -143,7 +179,7 @@ pub fn forget() {
     if let Some(original) = pushed().next() {
         // SAFETY: a pushed one is valid, and nothing else uses the copy.
         unsafe {
-            (*original).error = std::ptr::null_mut();
+            (*original).error = None;
             let copy = std::mem::replace(&mut (*original).copy, std::ptr::null_mut());
             if !copy.is_null() {
                 unguarded::MemoryContextDelete(copy);
@@ -164,25 +200,10 @@ fn may_become(original: &[u8], now: &[u8]) -> bool {
     original == now || String::from_utf8_lossy(original).as_bytes() == now
 }
 
-/// Whether an error is the original one, which may have passed guards since. They also replace SQLSTATEs that pgrx does
-/// not know.
-///
-/// # Safety
-/// Two errors.
-pub(super) unsafe fn is_same(original: *const pg_sys::ErrorData, now: *const pg_sys::ErrorData) -> bool {
-    // SAFETY: strings of errors are NUL-terminated or null.
-    unsafe {
-        let (was, is) = ((*original).sqlerrcode, (*now).sqlerrcode);
-        (was == is || PgSqlErrorCode::from(was) as i32 == is)
-            && may_become(text((*original).message), text((*now).message))
-    }
-}
-
 /// An error of a guarded step, caught by a plain frame. Memory contexts own its parts.
 #[derive(Debug)]
 pub struct Caught {
-    /// Valid, as CopyErrorData has made it.
-    error: *mut pg_sys::ErrorData,
+    error: ServerError,
     original: Original,
 }
 
@@ -196,7 +217,7 @@ pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
         let mut original = Original::new();
         let mut done = None;
         let error = Original::watch(&raw mut original, || attempt(|| done = Some(guarded(step))));
-        done.ok_or(Caught { error, original })
+        done.ok_or_else(|| Caught { error: ServerError::from_raw(error), original })
     }
 }
 
@@ -214,26 +235,15 @@ pub unsafe fn keeping_fields<T: Copy>(step: impl FnOnce() -> T) -> T {
     }
 }
 
+impl Deref for Caught {
+    type Target = ServerError;
+
+    fn deref(&self) -> &ServerError {
+        &self.error
+    }
+}
+
 impl Caught {
-    fn get(&self) -> &pg_sys::ErrorData {
-        // SAFETY: the type's invariant.
-        unsafe { &*self.error }
-    }
-
-    pub fn sqlstate(&self) -> i32 {
-        self.get().sqlerrcode
-    }
-
-    pub fn message(&self) -> &[u8] {
-        // SAFETY: a string of an error.
-        unsafe { text(self.get().message) }
-    }
-
-    pub fn detail(&self) -> &[u8] {
-        // SAFETY: a string of an error.
-        unsafe { text(self.get().detail) }
-    }
-
     /// Replaces message and detail. Guarded.
     pub fn reword(&mut self, message: &CStr, detail: Option<&CStr>) {
         // SAFETY: guarded calls; the error is valid, and a pushed original, too.
@@ -245,11 +255,12 @@ impl Caught {
             // The originals around the step restore the fields of the error with its new words.
             for outer in pushed() {
                 let outer = &mut *outer;
-                if !outer.error.is_null() && is_same(outer.error, self.error) {
-                    ((*outer.error).message, (*outer.error).detail) = words(outer.memory);
+                if let Some(error) = outer.error.filter(|error| error.is_now(self.error)) {
+                    ((*error.as_ptr()).message, (*error.as_ptr()).detail) = words(outer.memory);
                 }
             }
-            ((*self.error).message, (*self.error).detail) = words(pg_sys::CurrentMemoryContext);
+            let own = self.error.as_ptr();
+            ((*own).message, (*own).detail) = words(pg_sys::CurrentMemoryContext);
         }
     }
 
@@ -260,7 +271,7 @@ impl Caught {
     /// A plain frame.
     pub unsafe fn restore(&mut self) -> bool {
         // SAFETY: the error was caught while the original was pushed.
-        unsafe { Original::restore(&raw mut self.original, self.error) }
+        unsafe { Original::restore(&raw mut self.original, self.error.as_ptr()) }
     }
 
     /// Raises the error again.
@@ -269,7 +280,7 @@ impl Caught {
     /// A plain frame.
     pub unsafe fn raise(self) -> ! {
         // SAFETY: the error is valid, and nothing here has a destructor.
-        unsafe { unguarded::ReThrowError(self.error) }
+        unsafe { unguarded::ReThrowError(self.error.as_ptr()) }
     }
 }
 
@@ -277,7 +288,7 @@ impl Caught {
 ///
 /// # Safety
 /// A plain frame, in an error context callback; `parent` is not the memory context of messages.
-pub(super) unsafe fn copy_of_message(parent: pg_sys::MemoryContext) -> (*mut pg_sys::ErrorData, pg_sys::MemoryContext) {
+pub(super) unsafe fn copy_of_message(parent: pg_sys::MemoryContext) -> (ServerError, pg_sys::MemoryContext) {
     // SAFETY: the current message is on top of the server's error stack; the copy is not allocated in the memory
     // context of messages.
     unsafe {
@@ -290,7 +301,7 @@ pub(super) unsafe fn copy_of_message(parent: pg_sys::MemoryContext) -> (*mut pg_
             pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
         );
         pg_sys::CurrentMemoryContext = memory;
-        let copy = unguarded::CopyErrorData();
+        let copy = ServerError::from_raw(unguarded::CopyErrorData());
         pg_sys::CurrentMemoryContext = making;
         (copy, memory)
     }
@@ -303,18 +314,18 @@ unsafe extern "C-unwind" fn remember(original: Opaque) {
     unsafe {
         let original = original.cast::<Original>();
         let (copy, memory) = copy_of_message((*original).memory);
-        if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
-            (*original).inside = text((*copy).context).len();
-            let first = (*original).error;
+        if copy.is_error() {
+            (*original).inside = copy.context().len();
             // A guard raises an error again with the format "%s", as RAISE of PL/pgSQL raises a new one. Any other format is that of
             // a new error, whatever its words are.
-            let is_known = !first.is_null()
-                && text((*copy).message_id) == b"%s"
-                && is_same(first, copy)
-                && may_become(text((*first).detail), text((*copy).detail))
-                && may_become(text((*first).hint), text((*copy).hint));
+            let is_known = (*original).error.is_some_and(|first| {
+                copy.message_id() == b"%s"
+                    && first.is_now(copy)
+                    && may_become(first.detail(), copy.detail())
+                    && may_become(first.hint(), copy.hint())
+            });
             if !is_known {
-                (*original).error = copy;
+                (*original).error = Some(copy);
                 let old = std::mem::replace(&mut (*original).copy, memory);
                 if !old.is_null() {
                     unguarded::MemoryContextDelete(old);

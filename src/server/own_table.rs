@@ -15,6 +15,8 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
+use super::handle::Handle;
+use super::holder::{has_one_snapshot, serialization_failure};
 use super::lookup::{extension_named, extension_of, relation_named};
 use super::relation::{OpenRelation, TupleDesc};
 use super::result_relation::new_result_relation;
@@ -42,7 +44,8 @@ pub struct OwnTable {
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
     table: &'a OwnTable,
-    tuple: pg_sys::HeapTuple,
+    /// A tuple of the table.
+    tuple: Handle<'a, pg_sys::HeapTupleData>,
     values: &'a [pg_sys::Datum],
     nulls: &'a [bool],
 }
@@ -58,17 +61,20 @@ impl Row<'_> {
     }
 
     pub(super) fn as_ptr(&self) -> pg_sys::HeapTuple {
-        self.tuple
+        self.tuple.as_ptr()
     }
 
-    fn header(&self) -> pg_sys::HeapTupleHeaderData {
-        // SAFETY: a tuple of the table begins with its header.
-        unsafe { (*self.tuple).t_data.cast::<pg_sys::HeapTupleHeaderData>().read() }
+    /// The transaction that inserted the row, and its flags.
+    fn header(&self) -> (pg_sys::TransactionId, u16) {
+        // SAFETY: a tuple of the table begins with its header, which has this member of the union.
+        unsafe {
+            let header = self.tuple.get().t_data;
+            ((*header).t_choice.t_heap.t_xmin, (*header).t_infomask)
+        }
     }
 
     pub fn tid(&self) -> pg_sys::ItemPointerData {
-        // SAFETY: a tuple of the table.
-        unsafe { (*self.tuple).t_self }
+        self.tuple.get().t_self
     }
 
     /// A copy of a value. Guarded.
@@ -97,27 +103,22 @@ impl Row<'_> {
     /// Returns the transaction that inserted the row, even if the row is frozen, as HeapTupleHeaderGetRawXmin
     /// (htup_details.h) does.
     pub fn made_by(&self) -> pg_sys::TransactionId {
-        // SAFETY: a row of a table has this member of the union.
-        unsafe { self.header().t_choice.t_heap.t_xmin }
+        self.header().0
     }
 
     /// Fails if the row, which is committed or this transaction's own, is not visible to the transaction's snapshot, as
     /// ExecCheckTupleVisible (nodeModifyTable.c) does. Guarded.
     pub fn check_seen(&self) -> Result<()> {
         const FROZEN: u16 = pg_sys::HEAP_XMIN_FROZEN as u16;
-        let by = self.made_by();
+        let (by, flags) = self.header();
         // SAFETY: guarded calls, in a transaction.
-        let is_seen = unsafe {
-            pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ.cast_signed()
-                || self.header().t_infomask & FROZEN == FROZEN
-                || pg_sys::TransactionIdIsCurrentTransactionId(by)
-                || !pg_sys::XidInMVCCSnapshot(by, pg_sys::GetTransactionSnapshot())
-        };
-        if is_seen {
-            return Ok(());
-        }
-        let message = "could not serialize access due to concurrent update";
-        Err(Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message))
+        let is_seen = !has_one_snapshot()
+            || unsafe {
+                flags & FROZEN == FROZEN
+                    || pg_sys::TransactionIdIsCurrentTransactionId(by)
+                    || !pg_sys::XidInMVCCSnapshot(by, pg_sys::GetTransactionSnapshot())
+            };
+        if is_seen { Ok(()) } else { Err(serialization_failure("update")) }
     }
 }
 
@@ -248,11 +249,8 @@ impl OwnTable {
             let scan = pg_sys::systable_beginscan(self.as_ptr(), index, use_index, snapshot, keys, &raw mut key);
             loop {
                 pgrx::check_for_interrupts!();
-                let tuple = pg_sys::systable_getnext(scan);
-                if tuple.is_null() {
-                    break;
-                }
-                pg_sys::heap_deform_tuple(tuple, descriptor.as_ptr(), values.as_mut_ptr(), nulls.as_mut_ptr());
+                let Some(tuple) = Handle::or_null(pg_sys::systable_getnext(scan)) else { break };
+                pg_sys::heap_deform_tuple(tuple.as_ptr(), descriptor.as_ptr(), values.as_mut_ptr(), nulls.as_mut_ptr());
                 if !visit(Row { table: self, tuple, values: &values, nulls: &nulls }) {
                     break;
                 }

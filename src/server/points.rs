@@ -39,7 +39,6 @@
 pub use enabled::{Frame, Point};
 
 /// A test point in a guarded frame; interruptible.
-#[cfg(feature = "points")]
 macro_rules! point {
     ($name:literal) => {
         $crate::server::points::reach!($name, Guarded)
@@ -47,7 +46,6 @@ macro_rules! point {
 }
 
 /// A test point in a plain frame; interruptible.
-#[cfg(feature = "points")]
 macro_rules! point_plain {
     ($name:literal) => {
         $crate::server::points::reach!($name, Plain)
@@ -55,7 +53,6 @@ macro_rules! point_plain {
 }
 
 /// A test point where nothing may be raised or interrupted.
-#[cfg(feature = "points")]
 macro_rules! point_quiet {
     ($name:literal) => {
         $crate::server::points::reach!($name, Quiet)
@@ -64,7 +61,6 @@ macro_rules! point_quiet {
 
 /// A fault point before a system call, where nothing may be raised or interrupted: `Some(errno)` if the call is to be
 /// skipped and counted as failed.
-#[cfg(feature = "points")]
 macro_rules! point_errno {
     ($name:literal) => {
         $crate::server::points::reach!($name, Errno)
@@ -86,47 +82,35 @@ macro_rules! reach {
 }
 
 #[cfg(not(feature = "points"))]
-macro_rules! point {
-    ($name:literal) => {};
-}
-
-#[cfg(not(feature = "points"))]
-macro_rules! point_plain {
-    ($name:literal) => {};
-}
-
-#[cfg(not(feature = "points"))]
-macro_rules! point_quiet {
-    ($name:literal) => {};
-}
-
-#[cfg(not(feature = "points"))]
-macro_rules! point_errno {
-    ($name:literal) => {
+macro_rules! reach {
+    ($name:literal, Errno) => {
         None::<i32>
     };
+    ($name:literal, $frame:ident) => {{}};
 }
 
 // A build may use only some of them.
 #[allow(unused_imports)]
-pub(crate) use {point, point_errno, point_plain, point_quiet};
-
-#[cfg(feature = "points")]
-pub(crate) use reach;
+pub(crate) use {point, point_errno, point_plain, point_quiet, reach};
 
 #[cfg(feature = "points")]
 mod enabled {
-    use std::ffi::{CStr, c_int};
-    use std::io::Write;
+    use std::ffi::{OsStr, c_int};
+    use std::fs::{self, File};
+    use std::io::{Read, Write};
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+    use std::time::Duration;
 
-    use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
+    use pgrx::{PgSqlErrorCode as Code, check_for_interrupts};
 
     use crate::error::Error;
+    use crate::server::call::variables;
     use crate::server::unguarded;
 
     /// Interval at which a waiting process looks at its command again.
-    const LOOK_EVERY: u32 = 5_000; // microseconds
+    const LOOK_EVERY: Duration = Duration::from_millis(5);
     /// Bytes of the longest command.
     const COMMAND_MAX: usize = 200;
     /// Bytes of the longest path of a test point's file.
@@ -143,7 +127,7 @@ mod enabled {
 
     /// A test point.
     pub struct Point {
-        path: &'static CStr,
+        path: &'static str,
         /// The command for which `passed` counts, identified by the time its file was written.
         counted: AtomicI64,
         passed: AtomicU32,
@@ -199,49 +183,55 @@ mod enabled {
         }
     }
 
-    /// A path in a buffer of its own: an error that jumps past it leaves nothing to drop.
+    /// The path of a file, in a buffer of its own: an error that jumps past it leaves nothing to drop.
     struct Path {
         bytes: [u8; PATH_MAX],
+        len: usize,
     }
 
     impl Path {
-        fn new(point: &CStr, suffix: std::fmt::Arguments) -> Path {
-            let mut path = Path { bytes: [0; PATH_MAX] };
-            // One byte is kept for the end of the string. A longer path is cut, and the file is not found.
-            if let Some(mut space) = path.bytes.get_mut(..PATH_MAX - 1) {
-                let _ = space.write_all(point.to_bytes()).and_then(|()| space.write_fmt(suffix));
-            }
-            path
-        }
-
-        fn as_ptr(&self) -> *const libc::c_char {
-            self.bytes.as_ptr().cast()
+        fn new(point: &str, suffix: std::fmt::Arguments) -> Path {
+            let mut bytes = [0; PATH_MAX];
+            // A longer path is cut, and the file is not found.
+            let mut space = bytes.as_mut_slice();
+            let _ = write!(space, "{}{suffix}", point.trim_end_matches('\0'));
+            let len = PATH_MAX - space.len();
+            Path { bytes, len }
         }
     }
 
+    impl AsRef<std::path::Path> for Path {
+        fn as_ref(&self) -> &std::path::Path {
+            OsStr::from_bytes(self.bytes.get(..self.len).unwrap_or_default()).as_ref()
+        }
+    }
+
+    variables! {
+        fn worker_number() -> i32 = ParallelWorkerNumber;
+        fn postmaster() -> i32 = PostmasterPid;
+        fn interrupts_held_off() -> u32 = InterruptHoldoffCount;
+        fn critical_sections() -> u32 = CritSectionCount;
+    }
+
     impl Point {
-        /// `path` ends with a NUL.
-        #[expect(clippy::panic, reason = "while it is compiled")]
+        /// `path` ends with a NUL, by which tests find it in the library.
         pub const fn new(path: &'static str) -> Point {
-            match CStr::from_bytes_with_nul(path.as_bytes()) {
-                Ok(path) => Point { path, counted: AtomicI64::new(0), passed: AtomicU32::new(0) },
-                Err(_) => panic!("a name of a point is a literal without NUL"),
-            }
+            Point { path, counted: AtomicI64::new(0), passed: AtomicU32::new(0) }
         }
 
         /// Run the command of the test point's file, if there is one.
         pub fn reach(&self, frame: Frame) -> Option<c_int> {
-            let mut text = [0; COMMAND_MAX];
-            let (command, written) = self.command(self.path.as_ptr(), &mut text)?;
-            if command.worker.is_some_and(|worker| worker != is_worker())
+            let file = Path::new(self.path, format_args!(""));
+            let (command, written) = self.command(&file)?;
+            if command.worker.is_some_and(|worker| worker != (worker_number() >= 0))
                 || command.pid.is_some_and(|pid| pid != std::process::id())
                 || !self.counts(command.after, written)
             {
                 return None;
             }
             let taken = Path::new(self.path, format_args!("{}", if command.once { ".once" } else { "" }));
-            // SAFETY: two strings. Of several processes one succeeds.
-            if command.once && unsafe { libc::rename(self.path.as_ptr(), taken.as_ptr()) } != 0 {
+            // Of several processes one succeeds.
+            if command.once && fs::rename(&file, &taken).is_err() {
                 return None;
             }
             self.obey(command.action, &taken, frame)
@@ -249,24 +239,13 @@ mod enabled {
 
         /// The command, and the time its file was written. None if there is no file, or if it is still empty while a
         /// test writes it.
-        fn command(&self, path: *const libc::c_char, text: &mut [u8; COMMAND_MAX]) -> Option<(Command, i64)> {
-            // SAFETY: a string; the descriptor is closed below.
-            let fd = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC) };
-            if fd < 0 {
-                return None;
-            }
-            // SAFETY: all zeroes is a stat; an open descriptor, and a buffer with its length.
-            let (length, written) = unsafe {
-                let mut stat: libc::stat = std::mem::zeroed();
-                libc::fstat(fd, &raw mut stat);
-                let length = libc::read(fd, text.as_mut_ptr().cast(), text.len());
-                libc::close(fd);
-                (length, stat.st_mtime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec))
-            };
-            let text = text.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
-            if text.is_empty() {
-                return None;
-            }
+        fn command(&self, path: &Path) -> Option<(Command, i64)> {
+            let mut text = [0; COMMAND_MAX];
+            let mut file = File::open(path).ok()?;
+            let stat = file.metadata().ok()?;
+            let written = stat.mtime().wrapping_mul(1_000_000_000).wrapping_add(stat.mtime_nsec());
+            let length = file.read(&mut text).unwrap_or(0);
+            let text = text.get(..length).filter(|text| !text.is_empty())?;
             match std::str::from_utf8(text).ok().and_then(Command::parse) {
                 Some(command) => Some((command, written)),
                 None => self.refuse("is told what no point understands"),
@@ -284,8 +263,8 @@ mod enabled {
             match action {
                 Action::Wait => return self.wait(path, frame),
                 Action::Sleep(ms) => {
-                    for _ in 0..u64::from(ms) * 1000 / u64::from(LOOK_EVERY) {
-                        pause();
+                    for _ in 0..u128::from(ms) / LOOK_EVERY.as_millis() {
+                        std::thread::sleep(LOOK_EVERY);
                         self.interrupts(frame, None);
                     }
                 }
@@ -308,12 +287,11 @@ mod enabled {
 
         fn wait(&self, path: &Path, frame: Frame) -> Option<c_int> {
             let mark = Path::new(self.path, format_args!(".waiting.{}", std::process::id()));
-            let mut text = [0; COMMAND_MAX];
             set(&mark);
             let next = loop {
-                pause();
+                std::thread::sleep(LOOK_EVERY);
                 self.interrupts(frame, Some(&mark));
-                match self.command(path.as_ptr(), &mut text) {
+                match self.command(path) {
                     Some((Command { action: Action::Wait, .. }, _)) => (),
                     other => break other,
                 }
@@ -327,13 +305,7 @@ mod enabled {
             if !matches!(frame, Frame::Guarded | Frame::Plain) {
                 return;
             }
-            // SAFETY: variables of this process; the first is set by signal handlers.
-            let to_serve = unsafe {
-                std::ptr::read_volatile(&raw const pg_sys::InterruptPending) != 0
-                    && pg_sys::InterruptHoldoffCount == 0
-                    && pg_sys::CritSectionCount == 0
-            };
-            if to_serve {
+            if unguarded::are_interrupts_pending() && interrupts_held_off() == 0 && critical_sections() == 0 {
                 mark.inspect(|mark| unset(mark));
                 if frame == Frame::Plain {
                     // SAFETY: the frame is plain.
@@ -344,8 +316,7 @@ mod enabled {
                 mark.inspect(|mark| set(mark));
             }
             // Exit if the postmaster is gone, as a waiting server process does.
-            // SAFETY: variables of this process.
-            if unsafe { pg_sys::PostmasterPid != 0 && libc::getppid() != pg_sys::PostmasterPid } {
+            if postmaster() != 0 && std::os::unix::process::parent_id().cast_signed() != postmaster() {
                 mark.inspect(|mark| unset(mark));
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(1) };
@@ -353,32 +324,20 @@ mod enabled {
         }
 
         fn raise(&self) -> ! {
-            Error::new(Code::ERRCODE_INTERNAL_ERROR, format!("error at {}", self.path.to_string_lossy())).raise()
+            Error::new(Code::ERRCODE_INTERNAL_ERROR, format!("error at {}", self.path.trim_end_matches('\0'))).raise()
         }
 
         fn refuse(&self, why: &str) -> ! {
-            let _ = writeln!(std::io::stderr(), "{} {why}", self.path.to_string_lossy());
+            let _ = writeln!(std::io::stderr(), "{} {why}", self.path.trim_end_matches('\0'));
             std::process::abort()
         }
     }
 
-    fn is_worker() -> bool {
-        // SAFETY: a variable that is set when the process starts.
-        unsafe { pg_sys::ParallelWorkerNumber >= 0 }
-    }
-
-    fn pause() {
-        // SAFETY: sleeps; signals cut it short.
-        unsafe { libc::usleep(LOOK_EVERY) };
-    }
-
     fn set(mark: &Path) {
-        // SAFETY: a string; the descriptor is closed at once.
-        unsafe { libc::close(libc::open(mark.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC, 0o600)) };
+        let _ = File::options().write(true).create(true).truncate(false).mode(0o600).open(mark);
     }
 
     fn unset(mark: &Path) {
-        // SAFETY: a string.
-        unsafe { libc::unlink(mark.as_ptr()) };
+        let _ = fs::remove_file(mark);
     }
 }

@@ -132,15 +132,8 @@ impl Progress {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "one of the server's own parameters")]
     fn is_ours(&self) -> bool {
-        // SAFETY: the entry is this backend's own; only this backend writes it.
-        unsafe {
-            let Some(entry) = pg_sys::MyBEEntry.as_ref() else { return false };
-            entry.st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY
-                && entry.st_progress_command_target == self.relid
-                && entry.st_progress_param[LOAD as usize] == self.load
-        }
+        shown() == Some((pg_sys::ProgressCommandType::PROGRESS_COMMAND_COPY, self.relid, self.load))
     }
 
     fn take(&self) -> bool {
@@ -167,10 +160,14 @@ calls! {
     fn end_command() = pgstat_progress_end_command();
 }
 
+/// The command in this backend's slot, its relation, and the load id.
+#[expect(clippy::indexing_slicing, reason = "one of the server's own parameters")]
+fn shown() -> Option<(pg_sys::ProgressCommandType::Type, pg_sys::Oid, i64)> {
+    // SAFETY: this backend's own entry, which only this backend writes. The values are copied.
+    let entry = unsafe { pg_sys::MyBEEntry.as_ref() }?;
+    Some((entry.st_progress_command, entry.st_progress_command_target, entry.st_progress_param[LOAD as usize]))
+}
+
 fn is_free() -> bool {
-    // SAFETY: as in `is_ours`.
-    unsafe {
-        let entry = pg_sys::MyBEEntry.as_ref();
-        entry.is_some_and(|e| e.st_progress_command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID)
-    }
+    shown().is_some_and(|(command, ..)| command == pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID)
 }

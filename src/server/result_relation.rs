@@ -62,12 +62,14 @@ impl ResultRelation {
 
     /// The result relation's own copies of the triggers.
     fn own_triggers(&self) -> &[Cell<pg_sys::Trigger>] {
-        // SAFETY: a valid result relation has an array of `numtriggers` triggers, or null. A cell is like its value.
-        unsafe {
-            self.get().ri_TrigDesc.as_ref().map_or(&[], |all| {
-                std::slice::from_raw_parts(all.triggers.cast(), usize::try_from(all.numtriggers).unwrap_or(0))
-            })
-        }
+        let Some(all) = self.trigger_desc() else { return &[] };
+        // SAFETY: a valid result relation has an array of `numtriggers` triggers. A cell is like its value.
+        unsafe { std::slice::from_raw_parts(all.triggers.cast(), usize::try_from(all.numtriggers).unwrap_or(0)) }
+    }
+
+    fn trigger_desc(&self) -> Option<&pg_sys::TriggerDesc> {
+        // SAFETY: a valid result relation has triggers, or null.
+        unsafe { self.get().ri_TrigDesc.as_ref() }
     }
 
     /// The triggers, whose numbers are their places. Copies.
@@ -82,38 +84,37 @@ impl ResultRelation {
         }
     }
 
+    /// The instruments of the triggers; empty without EXPLAIN.
+    fn instruments(&self) -> &[Cell<pg_sys::Instrumentation>] {
+        let all = self.get().ri_TrigInstrument;
+        if all.is_null() {
+            return &[];
+        }
+        // SAFETY: a valid result relation has an instrument for each trigger. A cell is like its value.
+        unsafe { std::slice::from_raw_parts(all.cast(), self.own_triggers().len()) }
+    }
+
     /// Runs a step as a trigger for EXPLAIN: it takes the time of the trigger, and returns the number of calls beside its
     /// result. Guarded.
     pub fn as_trigger<T>(self, number: usize, step: impl FnOnce() -> Result<(T, u64)>) -> Result<T> {
-        // SAFETY: a valid result relation has an instrument for each trigger, or null; guarded calls.
+        let Some(instrument) = self.instruments().get(number) else { return step().map(|(result, _)| result) };
+        // SAFETY: guarded calls on an instrument.
         unsafe {
-            let all = self.get().ri_TrigInstrument;
-            if all.is_null() || number >= self.triggers().len() {
-                return step().map(|(result, _)| result);
-            }
-            pg_sys::InstrStartNode(all.add(number));
+            pg_sys::InstrStartNode(instrument.as_ptr());
             let (result, calls) = step()?;
-            pg_sys::InstrStopNode(all.add(number), calls as f64);
+            pg_sys::InstrStopNode(instrument.as_ptr(), calls as f64);
             Ok(result)
         }
     }
 
     /// Copies the figures of the triggers to another result relation of the same relation.
     pub fn copy_instruments(self, to: ResultRelation) {
-        let count = self.triggers().len().min(to.triggers().len());
-        // SAFETY: an array of instruments, unless it is null, has an element for each trigger.
-        unsafe {
-            let (source, goal) = (self.get().ri_TrigInstrument, to.get().ri_TrigInstrument);
-            if !source.is_null() && !goal.is_null() {
-                goal.copy_from(source, count);
-            }
-        }
+        self.instruments().iter().zip(to.instruments()).for_each(|(source, goal)| goal.set(source.get()));
     }
 
     /// Are there row triggers for updates, such as those of foreign keys that refer to the table?
     pub fn has_update_triggers(self) -> bool {
-        // SAFETY: a valid result relation has triggers, or null.
-        unsafe { self.get().ri_TrigDesc.as_ref() }.is_some_and(|triggers| triggers.trig_update_after_row)
+        self.trigger_desc().is_some_and(|triggers| triggers.trig_update_after_row)
     }
 }
 

@@ -15,7 +15,7 @@
 use pgrx::pg_sys;
 
 use super::compat;
-use super::original::{copy_of_message, text};
+use super::original::{ServerError, copy_of_message};
 use super::session_state::user_of_session;
 use super::unguarded::{self, Opaque};
 
@@ -58,14 +58,14 @@ impl RowViolation {
     ///
     /// # Safety
     /// An error that was caught while this was pushed.
-    pub unsafe fn is_of_row(&mut self, error: *const pg_sys::ErrorData) -> bool {
+    pub unsafe fn is_of_row(&mut self, error: *mut pg_sys::ErrorData) -> bool {
         let was_heard = std::mem::take(&mut self.is_of_row);
         self.is_checking = false;
         // SAFETY: the strings of a caught error are NUL-terminated, or null. The active snapshot and the user are unchanged unless the
         // error has left a function without its return.
         unsafe {
             was_heard
-                && compat::is_violation(text((*error).funcname))
+                && compat::is_violation(ServerError::from_raw(error).funcname())
                 && unguarded::GetActiveSnapshot() == self.snapshot
                 && user_of_session() == self.user
         }
@@ -85,13 +85,8 @@ pub unsafe fn set_checking(this: *mut RowViolation, is_checking: bool) {
 }
 
 /// A hash of an error's SQLSTATE and message, never zero.
-///
-/// # Safety
-/// An error.
-unsafe fn words_of(error: *const pg_sys::ErrorData) -> u64 {
-    // SAFETY: an error's message is NUL-terminated, or null.
-    let (code, message) = unsafe { ((*error).sqlerrcode, text((*error).message)) };
-    let bytes = code.to_ne_bytes().into_iter().chain(message.iter().copied());
+fn words_of(error: ServerError) -> u64 {
+    let bytes = error.sqlstate().to_ne_bytes().into_iter().chain(error.message().iter().copied());
     // FNV-1a
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) | 1
 }
@@ -103,10 +98,10 @@ unsafe extern "C-unwind" fn hear(this: Opaque) {
     unsafe {
         let this = this.cast::<RowViolation>();
         let (message, memory) = copy_of_message((*this).memory);
-        if (*message).elevel >= pgrx::PgLogLevel::ERROR as i32 {
+        if message.is_error() {
             let words = words_of(message);
-            let is_new = text((*message).context).is_empty() && words != (*this).nested;
-            (*this).is_of_row = (*this).is_checking && is_new && compat::is_violation(text((*message).funcname));
+            let is_new = message.context().is_empty() && words != (*this).nested;
+            (*this).is_of_row = (*this).is_checking && is_new && compat::is_violation(message.funcname());
             if !is_new {
                 (*this).nested = words;
             }

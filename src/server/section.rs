@@ -67,10 +67,11 @@ pub struct Critical(());
 /// Run `work` as a critical section (START_CRIT_SECTION and END_CRIT_SECTION, miscadmin.h). In any frame.
 pub fn critical(work: impl FnOnce(&Critical)) {
     // SAFETY: a counter of this process.
-    unsafe { pg_sys::CritSectionCount += 1 };
-    work(&Critical(()));
-    // SAFETY: as above.
-    unsafe { pg_sys::CritSectionCount -= 1 };
+    unsafe {
+        pg_sys::CritSectionCount += 1;
+        work(&Critical(()));
+        pg_sys::CritSectionCount -= 1;
+    }
 }
 
 impl Drop for Section {

@@ -172,37 +172,17 @@ impl Sequence {
     /// whose position proves nothing.
     pub fn give_back(&self, range: &IdRange, before: Position) -> Result<()> {
         let Some(end) = range.last_id().filter(|_| !self.parameters.rule.cycle) else { return Ok(()) };
-        let relation = OpenRelation::locked(self.parameters.oid);
-        let relation = relation.get();
-        // SAFETY: guarded calls on an open relation.
-        unsafe {
-            let buffer = pg_sys::ReadBuffer(relation.as_ptr(), 0);
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
-            let done = self.page_tuple(buffer).map(|tuple| {
-                if (*tuple.data).is_called && (*tuple.data).last_value == end {
-                    advance(relation, buffer, &tuple, before, compat::needs_wal(relation));
-                }
-            });
-            pg_sys::UnlockReleaseBuffer(buffer);
-            done
-        }
+        self.on_page(OpenRelation::locked(self.parameters.oid).get(), |position| {
+            ((), (position.is_called && position.last_value == end).then_some(before))
+        })
     }
 
     /// The position of the sequence, and the number of ids left before it ends or cycles.
     fn position(&self) -> Result<(Position, u64)> {
         let relation = OpenRelation::locked(self.parameters.oid);
-        // SAFETY: guarded calls on an open relation.
-        unsafe {
-            let buffer = pg_sys::ReadBuffer(relation.get().as_ptr(), 0);
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
-            let position = self
-                .page_tuple(buffer)
-                .map(|tuple| Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called });
-            pg_sys::UnlockReleaseBuffer(buffer);
-            let position = position?;
-            let rule = Rule { cycle: false, ..self.parameters.rule };
-            Ok((position, IdRange::after(position, &rule, u64::MAX).left()))
-        }
+        let position = self.on_page(relation.get(), |position| (position, None))?;
+        let rule = Rule { cycle: false, ..self.parameters.rule };
+        Ok((position, IdRange::after(position, &rule, u64::MAX).left()))
     }
 
     /// Are `n` ids left before the sequence ends or cycles?
@@ -212,27 +192,35 @@ impl Sequence {
 
     /// The page part of nextval_internal.
     fn take_from(&self, relation: Relation<'_>, n: u64) -> Result<(IdRange, Position)> {
-        let logged = compat::needs_wal(relation);
+        if compat::needs_wal(relation) {
+            // The commit of a transaction with an id flushes WAL and waits for standbys. Here and not below, because it
+            // may fail.
+            // SAFETY: a guarded call.
+            unsafe { pg_sys::GetTopTransactionId() };
+        }
+        self.on_page(relation, |position| {
+            let range = IdRange::after(position, &self.parameters.rule, n);
+            ((range, position), range.last_id().map(|last_value| Position { last_value, is_called: true }))
+        })
+    }
+
+    /// Locks the sequence's page, and writes the position that `change` returns beside its result. The transaction has an
+    /// id if that is logged.
+    fn on_page<T>(&self, relation: Relation<'_>, change: impl FnOnce(Position) -> (T, Option<Position>)) -> Result<T> {
         // SAFETY: guarded calls on an open relation. After an error, the transaction releases the buffer.
         unsafe {
-            if logged {
-                // The commit of a transaction with an id flushes WAL and waits for standbys. Here and not below,
-                // because it may fail.
-                pg_sys::GetTopTransactionId();
-            }
             let buffer = pg_sys::ReadBuffer(relation.as_ptr(), 0);
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed());
-            let range = self.page_tuple(buffer).map(|tuple| {
+            let done = self.page_tuple(buffer).map(|tuple| {
                 let position = Position { last_value: (*tuple.data).last_value, is_called: (*tuple.data).is_called };
-                let range = IdRange::after(position, &self.parameters.rule, n);
-                if let Some(last_id) = range.last_id() {
-                    let position = Position { last_value: last_id, is_called: true };
-                    advance(relation, buffer, &tuple, position, logged);
+                let (done, new) = change(position);
+                if let Some(new) = new {
+                    advance(relation, buffer, &tuple, new, compat::needs_wal(relation));
                 }
-                (range, position)
+                done
             });
             pg_sys::UnlockReleaseBuffer(buffer);
-            range
+            done
         }
     }
 

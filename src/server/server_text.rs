@@ -16,9 +16,7 @@ const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
 pub fn from_server(string: &CStr) -> String {
     let len = c_int::try_from(string.to_bytes().len()).unwrap_or(0);
     // SAFETY: a guarded call that returns the string itself or a converted copy.
-    let utf8 = unsafe { pg_sys::pg_server_to_any(string.as_ptr(), len, UTF8) };
-    // SAFETY: the result is NUL-terminated.
-    unsafe { CStr::from_ptr(utf8) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(pg_sys::pg_server_to_any(string.as_ptr(), len, UTF8)) }.to_string_lossy().into_owned()
 }
 
 /// Convert text to a string in the server's encoding. Guarded; a character that the encoding lacks raises an error.

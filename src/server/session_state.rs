@@ -40,14 +40,17 @@ impl SessionState {
 
     /// Keep settings that the code has changed: it has returned.
     pub fn keep(self) {
-        // SAFETY: `note` has begun the level; raises nothing.
-        unsafe { c::AtEOXact_GUC(true, self.level) }
+        self.end_level(true);
     }
 
     /// Restore the user and the settings: the code has ended, or an error has passed through it.
     pub fn restore(self) {
         self.switch_to(self.user, 0);
+        self.end_level(false);
+    }
+
+    fn end_level(self, keeps_settings: bool) {
         // SAFETY: `note` has begun the level; raises nothing.
-        unsafe { c::AtEOXact_GUC(false, self.level) }
+        unsafe { c::AtEOXact_GUC(keeps_settings, self.level) }
     }
 }

@@ -9,8 +9,20 @@ use std::ffi::CStr;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::buf_file::BufFile;
+use super::call::calls;
+use super::handle::Handle;
 use super::shared_words::{Segment, address_of, handle_of};
 use crate::error::{Error, Result};
+
+/// A set to which this process is attached.
+type FileSet = Handle<'static, pg_sys::FileSet>;
+
+// SAFETY: this process is attached to the set, and the names are copied.
+calls! {
+    fn make(set: FileSet, name: &CStr) -> Option<BufFile> = BufFileCreateFileSet(set, name);
+    fn open(set: FileSet, name: &CStr, mode: i32, may_be_missing: bool) -> Option<BufFile>
+        = BufFileOpenFileSet(set, name, mode, may_be_missing);
+}
 
 /// A set of files.
 #[derive(Debug, Clone, Copy)]
@@ -50,20 +62,18 @@ impl SharedFiles {
 
     /// Create a file. Guarded; allocates in the current memory context.
     pub fn make(&self, name: &CStr) -> Option<BufFile> {
-        // SAFETY: a guarded call on an attached set.
-        unsafe { BufFile::from_raw(pg_sys::BufFileCreateFileSet(self.set(), name.as_ptr())) }
+        make(self.set(), name)
     }
 
     /// Open a file that another process has exported; None if it does not exist. Guarded; allocates in the current
     /// memory context.
     pub fn open(&self, name: &CStr) -> Option<BufFile> {
-        // SAFETY: a guarded call on an attached set.
-        unsafe { BufFile::from_raw(pg_sys::BufFileOpenFileSet(self.set(), name.as_ptr(), libc::O_RDONLY, true)) }
+        open(self.set(), name, libc::O_RDONLY, true)
     }
 
-    fn set(&self) -> *mut pg_sys::FileSet {
-        // SAFETY: attached.
-        unsafe { &raw mut (*address_of(self.segment).cast::<pg_sys::SharedFileSet>()).fs }
+    fn set(&self) -> FileSet {
+        // SAFETY: attached to a segment with a set.
+        unsafe { FileSet::from_raw(&raw mut (*address_of(self.segment).cast::<pg_sys::SharedFileSet>()).fs) }
     }
 
     /// Detach; the last process to do so deletes the files. Guarded.

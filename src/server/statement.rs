@@ -16,7 +16,7 @@ use super::call::calls;
 use super::column_set::ColumnSet;
 use super::compat;
 use super::lookup::row_type;
-use super::node::Node;
+use super::node::{Node, NodeList};
 use super::unguarded as c;
 use crate::error::Error;
 
@@ -86,10 +86,10 @@ pub unsafe fn run(
 
         let mut processed = 0;
         let parsed = c::raw_parser(source, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
-        for raw in elements::<pg_sys::RawStmt>(parsed) {
+        for raw in NodeList::<pg_sys::RawStmt>::from_raw(parsed).iter() {
             c::CommandCounterIncrement();
             c::PushActiveSnapshot(c::GetTransactionSnapshot());
-            let query = c::parse_analyze_fixedparams(raw, source, &raw const bigint, 1, environment);
+            let query = c::parse_analyze_fixedparams(raw.as_ptr(), source, &raw const bigint, 1, environment);
             c::guarded(|| {
                 if !Node::from_raw(query).is_some_and(|query| is_about(query, about)) {
                     replaced().raise();
@@ -97,7 +97,8 @@ pub unsafe fn run(
             });
             // The argument is a constant of the plan: planners of other extensions may not support parameters.
             let plans = c::pg_plan_queries(c::pg_rewrite_query(query), source, 0, params);
-            for (i, plan) in elements(plans).enumerate() {
+            let plans = NodeList::<pg_sys::PlannedStmt>::from_raw(plans);
+            for (i, plan) in plans.iter().map(Node::as_ptr).enumerate() {
                 if i > 0 {
                     c::CommandCounterIncrement();
                     c::UpdateActiveSnapshotCommandId();
@@ -180,17 +181,4 @@ unsafe fn execute(
         c::FreeQueryDesc(query);
         processed
     }
-}
-
-/// # Safety
-/// A list of pointers to `T`, or null.
-unsafe fn elements<'a, T>(list: *const pg_sys::List) -> impl Iterator<Item = *mut T> + 'a {
-    // SAFETY: a list has as many elements as it says. It is not changed while it is read.
-    let elements = unsafe {
-        list.as_ref().map_or(&[][..], |list| {
-            std::slice::from_raw_parts(list.elements, usize::try_from(list.length).unwrap_or(0))
-        })
-    };
-    // SAFETY: the elements are pointers.
-    elements.iter().map(|element| unsafe { element.ptr_value.cast() })
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use pgrx::pg_sys;
 
+use super::call::variables;
+
 /// CPU usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
@@ -23,12 +25,12 @@ impl Cpu {
 
     /// CPU usage of this process since its start. Raises nothing.
     pub fn now() -> Cpu {
-        // SAFETY: plain data, which the call fills.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: a valid pointer.
-        if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
-            return Cpu::default();
-        }
+        // SAFETY: plain data, which the call fills. It does not fail for this process.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+            usage
+        };
         let time = |time: libc::timeval| {
             Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
                 + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
@@ -52,11 +54,14 @@ pub struct Wal {
     pub bytes: u64,
 }
 
+variables! {
+    fn wal_usage() -> pg_sys::WalUsage = pgWalUsage;
+}
+
 impl Usage {
     /// The usage so far. Raises nothing.
     pub fn now() -> Usage {
-        // SAFETY: a variable of this process.
-        Usage { wal: unsafe { pg_sys::pgWalUsage }, cpu: Cpu::now() }
+        Usage { wal: wal_usage(), cpu: Cpu::now() }
     }
 
     /// The usage since then.

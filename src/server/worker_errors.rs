@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pgrx::pg_sys;
 
-use super::original::{copy_of_message, is_same, text};
+use super::original::{ServerError, copy_of_message};
 use super::unguarded::{self as c, Opaque};
 
 /// The last error of a worker that was raised here; null if there was none.
@@ -50,8 +50,8 @@ unsafe extern "C-unwind" fn remember(memory: Opaque) {
     // SAFETY: only HandleParallelMessage calls it, with a message that has all fields of the worker's.
     unsafe {
         let (copy, copy_memory) = copy_of_message(memory.cast());
-        if (*copy).elevel >= pgrx::PgLogLevel::ERROR as i32 {
-            RAISED.store(copy, Relaxed);
+        if copy.is_error() {
+            RAISED.store(copy.as_ptr(), Relaxed);
         } else {
             c::MemoryContextDelete(copy_memory);
         }
@@ -70,11 +70,12 @@ pub unsafe fn add_context() -> bool {
     // SAFETY: the copy is valid until it is dropped; strings of errors are NUL-terminated or null. The fields set are
     // those of a new error, where they are still empty.
     unsafe {
-        let (copy, memory) = copy_of_message(pg_sys::TopMemoryContext);
+        let (copied, memory) = copy_of_message(pg_sys::TopMemoryContext);
+        let (first, copy) = (ServerError::from_raw(raised), copied.as_ptr());
         // An inner callback may have added the CONTEXT already.
-        let is_it = is_same(raised, copy)
+        let is_it = first.is_now(copied)
             && (*copy).elevel == (*raised).elevel
-            && ((*copy).context.is_null() || !text((*copy).context).starts_with(text((*raised).context)));
+            && ((*copy).context.is_null() || !copied.context().starts_with(first.context()));
         let has_names = [(*copy).schema_name, (*copy).table_name, (*copy).column_name, (*copy).datatype_name]
             .iter()
             .chain(&[(*copy).constraint_name, (*copy).internalquery])

@@ -110,7 +110,7 @@ fn read_page(
 /// From the end, it goes back over a few empty leaves, which VACUUM may leave. No other session changes the pages of the index.
 pub fn last_entry<W: Word>(index: Relation<'_>, shape: &KeyShape) -> Option<Entry<W>> {
     // SAFETY: a B-tree, since it has a metapage; the closure owns nothing.
-    let mut page = if can_read(index) { unsafe { guard(|| compat::last_of_level(index, 0)) } } else { None };
+    let mut page = if can_read(index) { unsafe { guard(|| compat::end_of_level(index, 0, true)) } } else { None };
     let (mut entries, mut looked): (Vec<Entry<W>>, _) = (Vec::new(), 0);
     while let Some(locked) = page.take() {
         let bytes = locked.copy();

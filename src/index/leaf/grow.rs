@@ -87,7 +87,7 @@ impl LeafWriter {
             page.release();
             let room = room?;
             // The leaf is not the root, so it has a parent level.
-            let page = compat::last_of_level(self.index, 1)?;
+            let page = compat::end_of_level(self.index, 1, true)?;
             let (parent, parent_room) = (page.block(), room_for_links(&page, leaf));
             page.release();
             let may_deduplicate = self.key().allequalimage;

@@ -31,6 +31,7 @@ use super::key_query::{Beside, KeyQuery};
 use crate::error::Result;
 use crate::heap::removal::number_of;
 use crate::load::rejects::Complaint;
+use crate::server::holder::has_one_snapshot;
 use crate::server::original::gettext;
 use crate::server::relation::Relation;
 use crate::server::result_relation::ResultRelation;
@@ -87,9 +88,7 @@ impl ForeignKeys {
             function == pg_sys::F_RI_FKEY_CHECK_INS || function == pg_sys::F_UNIQUE_KEY_RECHECK
         };
         let mingle = !firing.iter().all(|(_, trigger)| is_check(trigger));
-        // SAFETY: reads a variable of this backend.
-        let has_snapshots = unsafe { pg_sys::XactIsoLevel } < pg_sys::XACT_REPEATABLE_READ.cast_signed();
-        let is_possible = rows >= FEWEST_ROWS && has_snapshots && !mingle;
+        let is_possible = rows >= FEWEST_ROWS && !has_one_snapshot() && !mingle;
         let mut list = Vec::new();
         if is_possible || survives {
             let key = |&(number, trigger)| ForeignKey::new(relinfo.relation(), trigger, number, lock);

@@ -25,19 +25,6 @@ pub unsafe fn set_signal_handler(signal: c_int, handler: SignalHandler) {
     unsafe { pqsignal(signal, Some(handler)) };
 }
 
-/// Whether a role may connect to a database. Guarded.
-pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    let connect = pg_sys::ACL_CONNECT as pg_sys::AclMode;
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_database_aclcheck(database, role, connect);
-        #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(pg_sys::DatabaseRelationId, database, role, connect);
-        result == pg_sys::AclResult::ACLCHECK_OK
-    }
-}
-
 /// Returns the virtual transaction of a process.
 pub fn virtual_transaction(process: &pg_sys::PGPROC) -> pg_sys::VirtualTransactionId {
     #[cfg(any(feature = "pg15", feature = "pg16"))]

@@ -64,15 +64,3 @@ pub unsafe fn range_table_relation<'a>(estate: Node<'a, pg_sys::EState>, index: 
         Relation::from_raw(relation)
     }
 }
-
-/// Whether the current user may call the function. Guarded.
-pub fn may_execute(function: pg_sys::Oid) -> pg_sys::AclResult::Type {
-    let mode = pg_sys::AclMode::from(pg_sys::ACL_EXECUTE);
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return pg_sys::pg_proc_aclcheck(function, pg_sys::GetUserId(), mode);
-        #[cfg(not(feature = "pg15"))]
-        return pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, pg_sys::GetUserId(), mode);
-    }
-}

@@ -118,32 +118,26 @@ pub fn first_leaf(index: Relation<'_>) -> Option<u32> {
     if index.access_method() != pg_sys::BTREE_AM_OID {
         return None;
     }
-    // SAFETY: an open B-tree, and closures that own nothing; the page is returned pinned and locked.
-    let page = unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index.as_ptr(), 0, false, null_mut()));
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let buffer = c::guard(|| c::_bt_get_endpoint(index.as_ptr(), 0, false));
-        (buffer != 0).then(|| LockedPage::from_buffer(buffer))?
-    };
+    // SAFETY: an open B-tree, and a closure that owns nothing.
+    let page = unsafe { c::guard(|| end_of_level(index, 0, false))? };
     let block = page.block();
     page.release();
     Some(block)
 }
 
-/// Returns the last page of a level, locked for reading; None if the index is empty. Raises an error if only the level
-/// does not exist.
+/// Returns the first or the last page of a level, locked for reading; None if the index is empty. Raises an error if only
+/// the level does not exist.
 ///
 /// # Safety
 /// A plain frame, and a B-tree.
-pub unsafe fn last_of_level(index: Relation<'_>, level: u32) -> Option<LockedPage> {
+pub unsafe fn end_of_level(index: Relation<'_>, level: u32, is_last: bool) -> Option<LockedPage> {
     let index = index.as_ptr();
     // SAFETY: a plain frame, and an open relation. The page is returned pinned and locked.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        let buffer = c::_bt_get_endpoint(index, level, true, null_mut());
+        let buffer = c::_bt_get_endpoint(index, level, is_last, null_mut());
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        let buffer = c::_bt_get_endpoint(index, level, true);
+        let buffer = c::_bt_get_endpoint(index, level, is_last);
         (buffer != 0).then(|| LockedPage::from_buffer(buffer))
     }
 }

@@ -2,30 +2,55 @@
 
 use pgrx::pg_sys;
 
+use crate::server::call::calls;
 use crate::server::column_set::ColumnSet;
 use crate::server::relation::Relation;
 
-/// Whether the current user is the owner of the relation or has the owner's privileges. Guarded.
-pub fn owns_relation(relid: pg_sys::Oid) -> bool {
+// SAFETY: reads a variable of this process.
+calls! {
+    fn current_user() -> pg_sys::Oid = GetUserId();
+}
+
+/// The server's answer whether a role has a privilege on an object of a catalog (`object_aclcheck`). Guarded.
+fn access(catalog: pg_sys::Oid, object: pg_sys::Oid, role: pg_sys::Oid, privilege: u32) -> pg_sys::AclResult::Type {
+    let mode = pg_sys::AclMode::from(privilege);
     // SAFETY: guarded catalog lookups.
     unsafe {
         #[cfg(feature = "pg15")]
-        return pg_sys::pg_class_ownercheck(relid, pg_sys::GetUserId());
+        return match catalog {
+            pg_sys::DatabaseRelationId => pg_sys::pg_database_aclcheck(object, role, mode),
+            pg_sys::ForeignServerRelationId => pg_sys::pg_foreign_server_aclcheck(object, role, mode),
+            pg_sys::NamespaceRelationId => pg_sys::pg_namespace_aclcheck(object, role, mode),
+            pg_sys::ProcedureRelationId => pg_sys::pg_proc_aclcheck(object, role, mode),
+            _ => pg_sys::AclResult::ACLCHECK_NO_PRIV,
+        };
         #[cfg(not(feature = "pg15"))]
-        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relid, pg_sys::GetUserId());
+        return pg_sys::object_aclcheck(catalog, object, role, mode);
     }
+}
+
+/// Whether the current user is the owner of the relation or has the owner's privileges. Guarded.
+pub fn owns_relation(relid: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded catalog lookup.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_class_ownercheck(relid, current_user());
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relid, current_user());
+    }
+}
+
+/// Whether a role may connect to a database. Guarded.
+pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    access(pg_sys::DatabaseRelationId, database, role, pg_sys::ACL_CONNECT) == pg_sys::AclResult::ACLCHECK_OK
 }
 
 /// Raises an error unless the role has USAGE on a foreign server. Guarded.
 pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
-    let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_foreign_server_aclcheck(server, role, mode);
-        #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(pg_sys::ForeignServerRelationId, server, role, mode);
-        if result != pg_sys::AclResult::ACLCHECK_OK {
+    let result = access(pg_sys::ForeignServerRelationId, server, role, pg_sys::ACL_USAGE);
+    if result != pg_sys::AclResult::ACLCHECK_OK {
+        // SAFETY: guarded calls; a foreign server has a name.
+        unsafe {
             let name = (*pg_sys::GetForeignServer(server)).servername;
             pg_sys::aclcheck_error(result, pg_sys::ObjectType::OBJECT_FOREIGN_SERVER, name);
         }
@@ -34,15 +59,12 @@ pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
 
 /// Whether the current user has USAGE on the schema. Guarded.
 pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
-    let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_namespace_aclcheck(schema, pg_sys::GetUserId(), mode);
-        #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, pg_sys::GetUserId(), mode);
-        result == pg_sys::AclResult::ACLCHECK_OK
-    }
+    access(pg_sys::NamespaceRelationId, schema, current_user(), pg_sys::ACL_USAGE) == pg_sys::AclResult::ACLCHECK_OK
+}
+
+/// Whether the current user may call the function. Guarded.
+pub fn may_execute(function: pg_sys::Oid) -> pg_sys::AclResult::Type {
+    access(pg_sys::ProcedureRelationId, function, current_user(), pg_sys::ACL_EXECUTE)
 }
 
 /// The struct that has the rights to a relation.

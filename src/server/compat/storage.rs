@@ -50,16 +50,18 @@ pub fn new_file_subid(relation: Relation<'_>) -> pg_sys::SubTransactionId {
     return relation.get().rd_newRelfilelocatorSubid;
 }
 
-/// `RelationSetNewRelfilenumber`, of a relation that is locked exclusively. Guarded.
-pub fn set_new_file(relation: Relation<'_>, persistence: std::ffi::c_char) {
-    // SAFETY: a guarded call; the relation is open.
-    unsafe {
-        let relation = relation.as_ptr();
-        #[cfg(feature = "pg15")]
-        pg_sys::RelationSetNewRelfilenode(relation, persistence);
-        #[cfg(not(feature = "pg15"))]
-        pg_sys::RelationSetNewRelfilenumber(relation, persistence);
-    }
+// SAFETY: the relation is open.
+#[cfg(feature = "pg15")]
+calls! {
+    /// `RelationSetNewRelfilenumber`, of a relation that is locked exclusively. Guarded.
+    pub fn set_new_file(relation: Relation<'_>, persistence: std::ffi::c_char)
+        = RelationSetNewRelfilenode(relation, persistence);
+}
+#[cfg(not(feature = "pg15"))]
+calls! {
+    /// `RelationSetNewRelfilenumber`, of a relation that is locked exclusively. Guarded.
+    pub fn set_new_file(relation: Relation<'_>, persistence: std::ffi::c_char)
+        = RelationSetNewRelfilenumber(relation, persistence);
 }
 
 variables! {
