@@ -3,7 +3,7 @@
 //! One module for each task: `options` parses a table's options, `plan` and `estimate` plan a scan, `scan` runs it;
 //! `explain` and `analyze` serve these commands. `order` is the order that `sorted_by` declares, `parallel` a scan by
 //! several processes, `aggregate` a scan that returns aggregates only. `servers` has the checks of servers with a
-//! directory, `filter` the function that makes the rows, and `filter_option` its name. `private` is the data that a
+//! directory, `filter_option` the function that makes the rows. `private` is the data that a
 //! plan passes to its execution, `import` makes tables of a directory's files. The callbacks are short; `rows::row` and
 //! the crate `text` read the file.
 
@@ -11,7 +11,6 @@ mod aggregate;
 mod analyze;
 mod estimate;
 mod explain;
-mod filter;
 mod filter_option;
 mod import;
 mod node;
@@ -33,7 +32,7 @@ use self::options::TableOptions;
 use self::parallel::{Context, SharedPlace};
 use self::private::{Private, Wanted};
 use self::scan::Scan;
-pub use self::servers::{end_statement, init};
+pub use self::servers::{check_pending, init};
 use crate::error::{OrRaise, Result};
 use crate::input::source::Location;
 use crate::rows::column::Column;
@@ -41,7 +40,7 @@ use crate::rows::copy_options::CopyOptions;
 use crate::server::callback::{Out, Unused, callback};
 use crate::server::explain::Explain;
 use crate::server::node::{Node, NodeList};
-use crate::server::option_value::stored;
+use crate::server::option_value::stored_in;
 use crate::server::planner::{PlannedRelation, Planner};
 use crate::server::relation::Relation;
 
@@ -71,27 +70,19 @@ pub fn wanted(scan: Node<'_, pg_sys::ForeignScan>) -> [Vec<i16>; 2] {
     [by_quals, besides].map(|numbers| numbers.into_iter().filter_map(|number| i16::try_from(number).ok()).collect())
 }
 
-/// The begun scan of a node; None if it is not one of this wrapper.
-fn scan_of<'a>(node: Node<'a, pg_sys::ForeignScanState>) -> Option<ScanNode<'a>> {
-    // SAFETY: a node has valid routines, or null.
-    let is_ours = owns(unsafe { Node::from_raw(node.fdwroutine) });
-    // SAFETY: a node of this wrapper. Loads ask about it between two callbacks, in which alone it has other handles.
-    is_ours.then(|| unsafe { ScanNode::from_raw(node.as_ptr()) })
-}
-
 /// Is the node that of a begun scan of this wrapper, whose file a load can read instead, in any order?
 pub fn is_replaceable(node: Node<'_, pg_sys::ForeignScanState>) -> bool {
-    scan_of(node).is_some_and(|mut node| node.scan().is_some_and(|scan| scan.is_replaceable()))
+    ScanNode::of(node).is_some_and(|mut node| node.scan().is_some_and(|scan| scan.is_replaceable()))
 }
 
 /// Marks the scan as replaced by a load. Guarded.
 pub fn replace(node: Node<'_, pg_sys::ForeignScanState>) -> Result<()> {
-    scan_of(node).map_or(Ok(()), |mut node| node.scan().map_or(Ok(()), Scan::give_up))
+    ScanNode::of(node).map_or(Ok(()), |mut node| node.scan().map_or(Ok(()), Scan::give_up))
 }
 
 /// Adds bytes read and rejected rows, which the load has already reported.
 pub fn count(node: Node<'_, pg_sys::ForeignScanState>, bytes: u64, bad_rows: u64) {
-    if let Some(scan) = scan_of(node).as_mut().and_then(ScanNode::scan) {
+    if let Some(scan) = ScanNode::of(node).as_mut().and_then(ScanNode::scan) {
         scan.bytes_before += bytes;
         scan.pump.policy.tolerance.bad_rows += bad_rows;
     }
@@ -119,7 +110,7 @@ fn bulk_fdw_handler() -> PgBox<pg_sys::FdwRoutine> {
         relid: pg_sys::Oid,
         path: Node<'_, pg_sys::ForeignPath>,
         targets: NodeList<'_>,
-        clauses: NodeList<'_>,
+        clauses: NodeList<'_, pg_sys::RestrictInfo>,
         outer_plan: Option<Node<'_, pg_sys::Plan>> => *mut pg_sys::ForeignScan
     ));
     routine.GetForeignUpperPaths = Some(callback!(
@@ -188,9 +179,8 @@ AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
 fn bulk_fdw_validator(fcinfo: pg_sys::FunctionCallInfo) {
     // SAFETY: called with the two arguments of its declaration, neither of them NULL.
     unsafe {
-        let options = pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 0);
+        let options = stored_in(pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 0));
         let catalog = pgrx::fcinfo::pg_getarg_datum_raw(fcinfo, 1);
-        let options = stored(pg_sys::untransformRelOptions(options));
         options::validate(&options, pg_sys::Oid::from_u32(catalog.value() as u32)).or_raise();
     }
 }

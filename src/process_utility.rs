@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use crate::error::OrRaise;
 use crate::program::copy_question;
 use crate::server::unguarded as c;
 use crate::{fdw, takeover};
@@ -63,7 +64,7 @@ unsafe extern "C-unwind" fn hook(
             }
         }
         if !ends && !is_asked {
-            c::guarded(fdw::end_statement);
+            c::guarded(|| fdw::check_pending().or_raise());
         }
     }
 }

@@ -40,6 +40,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::launcher::init;
 use crate::error::{Error, Result};
+use crate::server::background;
 use crate::server::lock::ObjectLock;
 use crate::server::lookup::{extension_named, owner_of, quoted, relation_named, schema_name};
 use crate::server::role::{as_role, current_user};
@@ -48,6 +49,23 @@ use crate::server::sql_value::SqlValue;
 
 /// The extension's name.
 const EXTENSION: &CStr = c"pg_bulk";
+
+/// Overrides settings of the role and the database that would change the behavior of the queue's statements, and these
+/// further ones. Guarded.
+fn force_settings(further: &[(&CStr, &CStr)]) {
+    let forced = [
+        (c"default_transaction_isolation", c"read committed"),
+        (c"default_transaction_read_only", c"off"),
+        (c"default_transaction_deferrable", c"off"),
+        (c"synchronous_commit", c"on"),
+        // The state of a job must be recorded however long that takes.
+        (c"lock_timeout", c"0"),
+    ];
+    for (name, value) in forced.iter().chain(further) {
+        background::force(name, value);
+    }
+    background::take_time();
+}
 
 /// The lock that the launcher holds in exclusive mode during its life.
 fn launcher_lock() -> ObjectLock {

@@ -29,13 +29,13 @@ use std::ffi::c_void;
 use pgrx::pg_sys;
 
 use self::accumulator::AggregateKind;
-use super::estimate::divisor;
+use super::estimate::{costs, divisor, leads};
 use super::options::TableOptions;
-use super::private::{self, Aggregates, Call, Private, Wanted, elements, from_numbers, list_of, numbers, to_numbers};
+use super::private::{Aggregates, Call, Private, Wanted, elements, from_numbers, numbers, to_numbers};
 use crate::error::Result;
 use crate::guc;
 use crate::server::callback::Unused;
-use crate::server::node::{Node, NodeList};
+use crate::server::node::{Node, NodeList, make};
 use crate::server::planner::{Estimate, PlannedRelation, Planner, Processes};
 
 /// GetForeignUpperPaths: adds a path that computes the query's aggregates, if possible.
@@ -63,9 +63,7 @@ pub fn upper_paths(
     if partial && (needed == 0 || !output.consider_parallel) {
         return Ok(());
     }
-    // SAFETY: settings.
-    let (per_row, per_operator, per_page) =
-        unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost, pg_sys::seq_page_cost) };
+    let [per_row, per_operator, per_page] = costs();
     // Like a scan's cost, but without forming and passing on rows, except for quals. More workers than may read would not
     // make the scan faster. But core's own plans count these workers, so this cost counts as many, or core's plan would
     // always win.
@@ -78,7 +76,8 @@ pub fn upper_paths(
     let target = output.target().cost;
     let startup =
         input.baserestrictcost.startup + per_page * f64::from(input.pages) + per_tuple * rows + target.startup;
-    let private = private::list([nodes.node(), list_of(to_numbers(&calls)), quals.node()]);
+    let calls: NodeList<'_> = to_numbers(&calls).collect();
+    let private = [nodes.node(), calls.node(), quals.node()].into_iter().collect();
     let cost = Estimate { rows: 1.0, startup, total: startup + target.per_tuple };
     let by = if partial {
         Processes::Workers(needed)
@@ -197,10 +196,8 @@ pub fn places(is_unconditional: bool) -> u32 {
     if !is_unconditional {
         return u32::MAX;
     }
-    // SAFETY: reads a setting.
-    let leads = unsafe { pg_sys::parallel_leader_participation };
     let processes = guc::aggregate_processes();
-    if leads { processes.saturating_sub(1) } else { processes }
+    if leads() { processes.saturating_sub(1) } else { processes }
 }
 
 /// The plan of a path that [`upper_paths`] has made. Guarded.
@@ -213,11 +210,7 @@ pub fn plan(
     let (nodes, quals) = (elements(lists.first()), elements(lists.get(2)));
     let list = from_numbers(&lists.get(1).map_or_else(Vec::new, numbers));
     let vars = quals.node().map_or(NodeList::EMPTY, |quals| quals.variables(0));
-    // SAFETY: guarded calls on lists of expressions.
-    let tuple: NodeList<'_, pg_sys::TargetEntry> = unsafe {
-        let tuple = pg_sys::add_to_flat_tlist(std::ptr::null_mut(), nodes.as_ptr());
-        NodeList::from_raw(pg_sys::add_to_flat_tlist(tuple, vars.as_ptr()))
-    };
+    let tuple = make::targets(nodes.concat(vars));
     let columns = tuple.iter().skip(list.len()).filter_map(|entry| entry.expr().as_a::<pg_sys::Var>());
     let columns: Vec<i32> = columns.map(|variable| i32::from(variable.varattno)).collect();
     let mut besides: Vec<i32> = list.iter().map(|&(_, column)| column).filter(|&column| column > 0).collect();

@@ -7,10 +7,8 @@
 //! MAINTAIN. If the role lacks the owner's privileges, and the table has code that is not built in (a filter, types,
 //! defaults), the table is left out ([`may_sample`]).
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
-use super::filter;
 use super::options::TableOptions;
 use super::scan::open::open_rows;
 use crate::error::{OrRaise, Result};
@@ -23,13 +21,14 @@ use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::callback::Out;
 use crate::server::compat;
+use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::owner::as_owner_plainly;
 use crate::server::plain_code::table_is_plain;
 use crate::server::relation::Relation;
-use crate::server::role::role_name;
+use crate::server::role::{current_user, has_privileges, outer_user, role_name};
 use crate::server::slot::ExprContext;
-use crate::server::unguarded::{Opaque, guarded};
+use crate::server::unguarded::{self as c, guarded};
 
 /// AnalyzeForeignTable.
 pub fn analyze(
@@ -66,11 +65,7 @@ pub fn analyze(
 /// The current user is the owner of a parent if that is analyzed (do_analyze_rel, analyze.c). Then only the outer user,
 /// which SECURITY DEFINER functions do not change, is the role that runs ANALYZE.
 fn may_sample(relation: Relation<'_>, options: &TableOptions) -> bool {
-    // SAFETY: guarded calls.
-    let user = unsafe {
-        let who = [pg_sys::GetUserId(), pg_sys::GetOuterUserId()];
-        who.into_iter().find(|&user| !pg_sys::has_privs_of_role(user, relation.owner()))
-    };
+    let user = [current_user(), outer_user()].into_iter().find(|&user| !has_privileges(user, relation.owner()));
     let Some(user) = user else { return true };
     if options.filter.is_none() && table_is_plain(relation) {
         return true;
@@ -126,7 +121,7 @@ impl Sampling {
             pg_sys::reservoir_init_selection_state(&raw mut state, target);
             (Node::from_raw(estate).unwrap_unchecked(), ExprContext::from_raw(pg_sys::MakePerTupleExprContext(estate)))
         };
-        let filter = filter::begin(&options, relation, estate)?;
+        let filter = options.filter.as_ref().map(|filter| filter.begin(relation, &options.copy, estate)).transpose()?;
         let mut policy = Policy::of(&options.copy);
         (policy.tolerance.verbosity, policy.tolerance.reject_limit) = (Verbosity::Silent, None);
         policy.want(&rows, |_| true);
@@ -247,16 +242,6 @@ impl Sample {
     }
 }
 
-/// Arguments and results of ANALYZE's callback.
-struct AnalyzeCall<'a> {
-    relation: Relation<'a>,
-    elevel: i32,
-    rows: *mut pg_sys::HeapTuple,
-    target: i32,
-    seen: f64,
-    sampled: usize,
-}
-
 /// # Safety
 /// Called by ANALYZE.
 unsafe extern "C-unwind" fn acquire_sample_rows(
@@ -267,64 +252,48 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     total_rows: *mut f64,
     total_dead_rows: *mut f64,
 ) -> i32 {
-    // SAFETY: ANALYZE has the relation open; nothing here has a destructor. ANALYZE runs functions as the owner of the
-    // table that it was called for (do_analyze_rel, analyze.c), perhaps a parent of this one. A filter, its defaults and
-    // input functions must run as this table's owner.
+    // SAFETY: ANALYZE has the relation open; nothing here has a destructor. `begin` has made the sampling, which the memory
+    // context drops. The place of a row is less than the target, which is the length of ANALYZE's array.
+    // ANALYZE runs functions as the owner of the table that it was called for (do_analyze_rel, analyze.c), perhaps a parent
+    // of this one. A filter, its defaults and input functions must run as this table's owner.
     unsafe {
         let relation = Relation::from_raw(relation);
-        let mut call = AnalyzeCall { relation, elevel, rows, target, seen: 0.0, sampled: 0 };
-        as_owner_plainly(relation, sample, (&raw mut call).cast());
-        *total_rows = call.seen;
+        let mut sampled = 0;
         *total_dead_rows = 0.0;
-        i32::try_from(call.sampled).unwrap_or(0)
-    }
-}
-
-/// # Safety
-/// A plain frame; the arguments of ANALYZE.
-unsafe extern "C-unwind" fn sample(call: Opaque) {
-    // SAFETY: `acquire_sample_rows` passes its arguments, and `begin` has made the sampling, which the memory context
-    // drops. The place of a row is less than the target, which is the length of ANALYZE's array. Nothing here has a
-    // destructor.
-    unsafe {
-        let call = &mut *call.cast::<AnalyzeCall<'_>>();
-        let sampling = guarded(|| {
-            let sampling = Sampling::begin(call.relation, call.target).or_raise();
-            PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(sampling)
+        as_owner_plainly(relation, || {
+            let sampling = guarded(|| -> *mut Sampling {
+                MemoryContext::current().keep(Sampling::begin(relation, target).or_raise())
+            });
+            let (file, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
+            c::in_context(copy_context, file.cast(), || {
+                while guarded(|| (*sampling).pump.next(&mut *file).or_raise()) != RowOutcome::End {
+                    if (*file).has_queue() {
+                        let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
+                        pg_sys::CurrentMemoryContext = econtext.memory();
+                        Rows::convert(file, (*sink).arrays(), econtext.as_ptr());
+                        pg_sys::CurrentMemoryContext = old;
+                    }
+                    if let Some(filter) = (*sink).filter.as_ref() {
+                        guarded(|| (*file).check_missing().or_raise());
+                        let arrays = RowArrays::of(&mut (*sink).values, &mut (*sink).nulls);
+                        if !matches!(filter.call(file, arrays), Made::Row | Made::Tuple(_)) {
+                            continue;
+                        }
+                    }
+                    if let Some((at, tuple)) = guarded(|| (*sampling).take(relation)) {
+                        let place = rows.add(at);
+                        if at < (*sink).sampled {
+                            guarded(|| pg_sys::heap_freetuple(*place));
+                        } else {
+                            (*sink).sampled += 1;
+                        }
+                        *place = tuple;
+                    }
+                }
+            });
+            guarded(|| (*sampling).end(relation, elevel));
+            (sampled, *total_rows) = ((*sink).sampled, (*sink).seen);
         });
-        let (rows, sink) = (&raw mut (*sampling).rows, &raw mut (*sampling).pump.sink);
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: rows.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        while guarded(|| (*sampling).pump.next(&mut *rows).or_raise()) != RowOutcome::End {
-            if (*rows).has_queue() {
-                let (old, econtext) = (pg_sys::CurrentMemoryContext, (*sink).econtext);
-                pg_sys::CurrentMemoryContext = econtext.memory();
-                Rows::convert(rows, (*sink).arrays(), econtext.as_ptr());
-                pg_sys::CurrentMemoryContext = old;
-            }
-            if let Some(filter) = (*sink).filter.as_ref() {
-                guarded(|| (*rows).check_missing().or_raise());
-                let arrays = RowArrays::of(&mut (*sink).values, &mut (*sink).nulls);
-                if !matches!(filter::call(&raw const *filter, rows, arrays), Made::Row | Made::Tuple(_)) {
-                    continue;
-                }
-            }
-            if let Some((at, tuple)) = guarded(|| (*sampling).take(call.relation)) {
-                let place = call.rows.add(at);
-                if at < (*sink).sampled {
-                    guarded(|| pg_sys::heap_freetuple(*place));
-                } else {
-                    (*sink).sampled += 1;
-                }
-                *place = tuple;
-            }
-        }
-        pg_sys::error_context_stack = context.previous;
-        (call.seen, call.sampled) = ((*sink).seen, (*sink).sampled);
-        guarded(|| (*sampling).end(call.relation, call.elevel));
+        i32::try_from(sampled).unwrap_or(0)
     }
 }

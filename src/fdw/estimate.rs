@@ -166,10 +166,20 @@ fn line_ends(bytes: &[u8]) -> f64 {
     memchr::memchr_iter(b'\n', bytes).count().max(1) as f64
 }
 
+/// The costs of a row, of an operator and of a page that is read in order.
+pub fn costs() -> [f64; 3] {
+    // SAFETY: settings.
+    unsafe { [pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost, pg_sys::seq_page_cost] }
+}
+
+/// Does the leader of a parallel query read, too?
+pub fn leads() -> bool {
+    // SAFETY: reads a setting.
+    unsafe { pg_sys::parallel_leader_participation }
+}
+
 /// The divisor of rows (`get_parallel_divisor`): the leader takes part, but less the more workers it serves.
 pub fn divisor(workers: i32) -> f64 {
     let workers = f64::from(workers);
-    // SAFETY: reads a setting.
-    let leads = unsafe { pg_sys::parallel_leader_participation };
-    if leads { workers + (1.0 - 0.3 * workers).max(0.0) } else { workers }
+    if leads() { workers + (1.0 - 0.3 * workers).max(0.0) } else { workers }
 }

@@ -1,4 +1,12 @@
-//! The option `filter`: the name of a function, whose arguments are the columns of the file.
+//! The option `filter`: a function makes the rows of a foreign table from the records of its file.
+//!
+//! ```text
+//!   record ─► the function's arguments ─► function (program::filter) ─► the table's row ─► conditions, order
+//! ```
+//!
+//! So the fields are the function's arguments and not the table's columns, and all of them are converted, whichever
+//! columns a query reads. A record that the function leaves out is not a row: limit, aggregates, samples and order
+//! ignore it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -7,11 +15,13 @@ use pg_bulk_types::convert::Session;
 use pgrx::pg_sys;
 
 use crate::error::Result;
-use crate::program::filter;
+use crate::program::filter::{self, RowFilter};
 use crate::rows::column::Column;
 use crate::rows::copy_options::{CopyOptions, RecordShape};
 use crate::rows::objects;
-use crate::server::option_value::{invalid, stored};
+use crate::server::lookup::column_options;
+use crate::server::node::Node;
+use crate::server::option_value::invalid;
 use crate::server::relation::{Relation, attribute_name};
 
 /// The stored option.
@@ -38,6 +48,27 @@ impl Filter {
             self.found.set(filter::function_of(&self.name)?);
         }
         Ok(self.found.get())
+    }
+
+    /// The function, for the planner. None if the execution will fail to find it. Guarded.
+    pub fn planned(&self) -> Option<pg_sys::Oid> {
+        Some(filter::known(&self.name)).filter(|function| *function != pg_sys::InvalidOid)
+    }
+
+    /// Does the function permit workers? Guarded.
+    pub fn is_parallel_safe(&self, relid: pg_sys::Oid, copy: &CopyOptions) -> Result<bool> {
+        let receives = copy.shape() == RecordShape::Binary;
+        self.planned().map_or(Ok(false), |function| filter::is_parallel_safe(function, relid, receives))
+    }
+
+    /// Makes the filter of a scan. Guarded; allocates in the executor's memory.
+    pub fn begin(
+        &self,
+        relation: Relation<'_>,
+        copy: &CopyOptions,
+        estate: Node<'_, pg_sys::EState>,
+    ) -> Result<RowFilter> {
+        RowFilter::new(self.function()?, relation, copy.on_error, estate)
     }
 
     /// Checks the option: the function need not exist yet, but the name must have a schema and argument types.
@@ -71,9 +102,7 @@ impl Filter {
     /// them.
     pub fn columns(&self, relation: Relation<'_>, copy: &CopyOptions, session: &Session) -> Result<Vec<Column>> {
         for attribute in relation.descriptor().attributes().filter(|attribute| !attribute.attisdropped) {
-            // SAFETY: a guarded catalog lookup.
-            let options = unsafe { stored(pg_sys::GetForeignColumnOptions(relation.oid(), attribute.attnum)) };
-            if let Some((option, _)) = options.first() {
+            if let Some((option, _)) = column_options(relation.oid(), attribute.attnum).first() {
                 let column = attribute_name(attribute);
                 return Err(invalid(format!("cannot specify both filter and option {option} of column \"{column}\"")));
             }

@@ -42,12 +42,8 @@ pub fn import(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_s
 fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys::Oid) -> Result<Vec<Vec<u8>>> {
     let mut request = Request::new(Caller::ForeignTable);
     let mut filename = None;
-    // SAFETY: the statement has a list of options and two names.
-    let (options, schema, server_name) = unsafe {
-        let options = stored(statement.options);
-        (options, CStr::from_ptr(statement.remote_schema), CStr::from_ptr(statement.server_name))
-    };
-    for (name, value) in options {
+    let (schema, server_name) = (statement.schema().unwrap_or_default(), statement.server().unwrap_or_default());
+    for (name, value) in stored(statement.options()) {
         if name == "filename" {
             filename = Some(CString::new(value).unwrap_or_default());
         } else if !request.set(&name, &OptionValue::Text(value))? {

@@ -23,6 +23,8 @@ use crate::rows::copy_options::key_options::keys;
 use crate::rows::copy_options::slice_options::{SliceDraft, slices};
 use crate::rows::copy_options::{self, CopyOptions, Draft};
 use crate::rows::objects;
+use crate::server::lookup::column_options;
+use crate::server::node::NodeList;
 use crate::server::option_value::{Caller, OptionValue, stored, text};
 use crate::server::relation::Relation;
 use crate::server::role::{current_user, has_privileges_of};
@@ -162,10 +164,10 @@ impl TableOptions {
     /// The stored options of a foreign table. Guarded.
     pub fn of_table(relid: pg_sys::Oid) -> Result<TableOptions> {
         servers::check_pending()?;
-        // SAFETY: guarded catalog lookups.
+        // SAFETY: a guarded catalog lookup, which returns a table with a list of options.
         let (options, server) = unsafe {
             let table = pg_sys::GetForeignTable(relid);
-            (stored((*table).options), (*table).serverid)
+            (stored(NodeList::from_raw((*table).options)), (*table).serverid)
         };
         let mut parsed = TableOptions::parse(&options)?;
         if let Some(directory) = directory_of(server) {
@@ -208,9 +210,7 @@ impl TableOptions {
         for column in columns.iter_mut() {
             let (mut slice, mut field) = (SliceDraft::default(), FieldDraft::default());
             let Ok(attnum) = i16::try_from(column.attribute + 1) else { continue };
-            // SAFETY: a guarded catalog lookup.
-            let own = unsafe { stored(pg_sys::GetForeignColumnOptions(relid, attnum)) };
-            for (name, value) in &own {
+            for (name, value) in &column_options(relid, attnum) {
                 match name.as_str() {
                     "force_not_null" => column.force_not_null = Caller::ForeignTable.boolean(name, value)?,
                     "force_null" => column.force_null = Caller::ForeignTable.boolean(name, value)?,

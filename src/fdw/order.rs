@@ -25,14 +25,16 @@ mod check;
 
 use std::ffi::{CStr, CString};
 
-use pgrx::pg_sys::NodeTag;
 use pgrx::{PgSqlErrorCode as Code, PgTryBuilder, pg_sys};
 
 pub use self::check::{IN_ORDER, OrderCheck, follows};
 use crate::error::{Error, Result};
 use crate::rows::copy_options::attribute_number;
 use crate::server::compat;
-use crate::server::node::{Node, NodeList};
+use crate::server::lookup::{
+    collation_name, collation_named, column_name, column_type, equality_in, quoted, type_entry, type_name,
+};
+use crate::server::node::{Node, NodeList, make};
 use crate::server::option_value::invalid;
 use crate::server::planner::{PathOrder, PlannedRelation, Planner};
 
@@ -71,14 +73,9 @@ pub fn validate(option: &CStr) -> Result<()> {
 fn keys<'a>(option: &CStr) -> Result<Vec<OrderKey<'a>>> {
     let statement = CString::new([b"SELECT ORDER BY ", option.to_bytes()].concat()).unwrap_or_default();
     // A position in the parser's error would refer to this internal statement.
-    let parsed = PgTryBuilder::new(|| {
-        // SAFETY: a guarded call, which only allocates.
-        unsafe { pg_sys::raw_parser(statement.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT) }
-    })
-    .catch_when(Code::ERRCODE_SYNTAX_ERROR, |_| std::ptr::null_mut())
-    .execute();
-    // SAFETY: a list of statements, or null.
-    let statements = unsafe { NodeList::from_raw(parsed) };
+    let statements = PgTryBuilder::new(|| make::parsed(&statement))
+        .catch_when(Code::ERRCODE_SYNTAX_ERROR, |_| NodeList::EMPTY)
+        .execute();
     sort_clause(statements).and_then(|clause| clause.iter().map(key).collect()).ok_or_else(malformed)
 }
 
@@ -86,15 +83,8 @@ fn keys<'a>(option: &CStr) -> Result<Vec<OrderKey<'a>>> {
 fn sort_clause<'a>(statements: NodeList<'a, pg_sys::RawStmt>) -> Option<NodeList<'a>> {
     let statement = statements.first().filter(|_| statements.len() == 1)?.stmt().as_a::<pg_sys::SelectStmt>()?;
     let clause = statement.sort_clause();
-    // The statement without the clause must be empty.
-    let nothing = pg_sys::SelectStmt {
-        type_: NodeTag::T_SelectStmt,
-        limitOption: statement.limitOption,
-        sortClause: statement.sortClause,
-        ..Default::default()
-    };
-    // SAFETY: a guarded comparison of two statements.
-    let is_all = unsafe { pg_sys::equal(statement.as_ptr().cast(), (&raw const nothing).cast()) };
+    // Nothing else may follow ORDER BY.
+    let is_all = statement.limitOffset.is_null() && statement.limitCount.is_null() && statement.lockingClause.is_null();
     (is_all && !clause.is_empty()).then_some(clause)
 }
 
@@ -139,32 +129,25 @@ struct PlannerColumn {
 fn column(relid: pg_sys::Oid, key: &OrderKey<'_>) -> Result<(Ordered, PlannerColumn)> {
     let number = attribute_number(relid, &key.name)
         .map_err(|error| error.hint("The option sorted_by of the foreign table names the column."))?;
-    let none = pg_sys::InvalidOid;
-    let (mut type_, mut modifier, mut own_collation) = (none, -1, none);
-    // SAFETY: guarded catalog lookups; the cache's entry is there.
-    unsafe {
-        pg_sys::get_atttypetypmodcoll(relid, number, &raw mut type_, &raw mut modifier, &raw mut own_collation);
-        let type_name = || CStr::from_ptr(pg_sys::format_type_be(type_)).to_string_lossy();
-        let mut collation = own_collation;
-        if !key.collation.is_empty() {
-            if own_collation == none {
-                let message = format!("collations are not supported by type {}", type_name());
-                return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message));
-            }
-            collation = pg_sys::get_collation_oid(key.collation.as_ptr(), false);
+    let (type_, modifier, own_collation) = column_type(relid, number);
+    let mut collation = own_collation;
+    if !key.collation.is_empty() {
+        if own_collation == pg_sys::InvalidOid {
+            let message = format!("collations are not supported by type {}", type_name(type_));
+            return Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, message));
         }
-        let flags = pg_sys::TYPECACHE_LT_OPR | pg_sys::TYPECACHE_GT_OPR;
-        let operators = pg_sys::lookup_type_cache(type_, flags.cast_signed());
-        let operator = if key.descending { (*operators).gt_opr } else { (*operators).lt_opr };
-        let ordering = if operator == none { None } else { compat::ordering_of(operator) };
-        let Some((family, input, strategy)) = ordering else {
-            let message = format!("could not identify an ordering operator for type {}", type_name());
-            let hint = format!("The option sorted_by names column \"{}\".", key.name.to_string_lossy());
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message).hint(hint));
-        };
-        let ordered = Ordered { number, operator, collation, nulls_first: key.nulls_first };
-        Ok((ordered, PlannerColumn { type_, modifier, own_collation, family, input, strategy }))
+        collation = collation_named(key.collation.of());
     }
+    let operators = type_entry(type_, pg_sys::TYPECACHE_LT_OPR | pg_sys::TYPECACHE_GT_OPR);
+    let operator = if key.descending { operators.gt_opr } else { operators.lt_opr };
+    let ordering = if operator == pg_sys::InvalidOid { None } else { compat::ordering_of(operator) };
+    let Some((family, input, strategy)) = ordering else {
+        let message = format!("could not identify an ordering operator for type {}", type_name(type_));
+        let hint = format!("The option sorted_by names column \"{}\".", key.name.to_string_lossy());
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_FUNCTION, message).hint(hint));
+    };
+    let ordered = Ordered { number, operator, collation, nulls_first: key.nulls_first };
+    Ok((ordered, PlannerColumn { type_, modifier, own_collation, family, input, strategy }))
 }
 
 /// The leading part of a file's order that a query can use.
@@ -198,16 +181,10 @@ fn spoken<'a>(
     let mut up_to = Vec::new();
     for (i, (ordered, known)) in columns.iter().enumerate() {
         // As make_pathkey_from_sortinfo and build_index_pathkeys.
-        // SAFETY: guarded calls; the second one returns a node.
-        let (equality, column) = unsafe {
-            let equal = pg_sys::BTEqualStrategyNumber as i16;
-            let equality = pg_sys::get_opfamily_member(known.family, known.input, known.input, equal);
-            let index = rel.relid.cast_signed();
-            let column = pg_sys::makeVar(index, ordered.number, known.type_, known.modifier, known.own_collation, 0);
-            (equality, Node::from_raw(column))
-        };
-        let class =
-            column.and_then(|column| compat::known_eclass(root, rel, column, equality, known.input, ordered.collation));
+        let equality = equality_in(known.family, known.input);
+        let kind = (known.type_, known.modifier, known.own_collation);
+        let column = make::variable(rel.relid.cast_signed(), ordered.number, kind);
+        let class = compat::known_eclass(root, rel, column, equality, known.input, ordered.collation);
         // Without a class, the query does not use the order of this column.
         let Some(class) = class else { break };
         let key = compat::canonical_pathkey(root, class, known.family, known.strategy, ordered.nulls_first);
@@ -270,32 +247,20 @@ impl Ordered {
 
     /// In ORDER BY syntax. Guarded.
     pub fn describe(&self, relid: pg_sys::Oid) -> String {
-        let none = pg_sys::InvalidOid;
-        let (mut type_, mut modifier, mut own_collation) = (none, -1, none);
-        // SAFETY: guarded catalog lookups.
-        unsafe {
-            let name = pg_sys::get_attname(relid, self.number, true);
-            let name = if name.is_null() { c"?".as_ptr() } else { pg_sys::quote_identifier(name) };
-            let mut text = CStr::from_ptr(name).to_string_lossy().into_owned();
-            pg_sys::get_atttypetypmodcoll(
-                relid, self.number, &raw mut type_, &raw mut modifier, &raw mut own_collation,
-            );
-            if self.collation != own_collation {
-                let name = pg_sys::get_collation_name(self.collation);
-                if !name.is_null() {
-                    let name = CStr::from_ptr(pg_sys::quote_identifier(name));
-                    text.push_str(&format!(" COLLATE {}", name.to_string_lossy()));
-                }
-            }
-            let strategy = compat::ordering_of(self.operator).map_or(0, |(_, _, strategy)| strategy);
-            let descending = u32::from(strategy.cast_unsigned()) == pg_sys::BTGreaterStrategyNumber;
-            if descending {
-                text.push_str(" DESC");
-            }
-            if self.nulls_first != descending {
-                text.push_str(if self.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
-            }
-            text
+        let quoted = |name: CString| quoted(&name).to_string_lossy().into_owned();
+        let mut text = column_name(relid, self.number).map_or_else(|| "?".to_owned(), quoted);
+        let (_, _, own_collation) = column_type(relid, self.number);
+        if let Some(name) = collation_name(self.collation).filter(|_| self.collation != own_collation) {
+            text.push_str(&format!(" COLLATE {}", quoted(name)));
         }
+        let strategy = compat::ordering_of(self.operator).map_or(0, |(_, _, strategy)| strategy);
+        let descending = u32::from(strategy.cast_unsigned()) == pg_sys::BTGreaterStrategyNumber;
+        if descending {
+            text.push_str(" DESC");
+        }
+        if self.nulls_first != descending {
+            text.push_str(if self.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+        }
+        text
     }
 }

@@ -41,6 +41,7 @@ use crate::error::Result;
 use crate::input::files::FileList;
 use crate::rows::file_chunks::FileChunks;
 use crate::server::callback::{Argument, Unused};
+use crate::server::database::process_number;
 use crate::server::points::point;
 use crate::server::team::{Memory, at_detach};
 use crate::server::worker_errors;
@@ -68,15 +69,12 @@ fn places(scan: &Scan) -> u32 {
 
 /// Shared memory of the size that [`estimate`] has returned. The executor keeps it until the workers have ended.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct SharedPlace(*mut c_void);
 
 // SAFETY: the executor passes such memory to the callbacks of a parallel scan.
 unsafe impl Argument for SharedPlace {
     type Raw = *mut c_void;
-
-    unsafe fn of(raw: *mut c_void) -> SharedPlace {
-        SharedPlace(raw)
-    }
 }
 
 /// Writes the shared state, which no other process reads yet. Guarded.
@@ -90,16 +88,12 @@ fn share(scan: &mut Scan, place: SharedPlace) -> Option<Memory<Shared>> {
 
 /// The parallel context of a scan's workers.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Context(NonNull<pg_sys::ParallelContext>);
 
-// SAFETY: the executor passes a valid context.
+// SAFETY: the executor passes a valid context, which is not null.
 unsafe impl Argument for Context {
     type Raw = *mut pg_sys::ParallelContext;
-
-    unsafe fn of(raw: Self::Raw) -> Context {
-        // SAFETY: the executor passes a pointer that is not null.
-        Context(unsafe { NonNull::new_unchecked(raw) })
-    }
 }
 
 /// InitializeDSMForeignScan.
@@ -158,9 +152,7 @@ pub fn initialize_worker(mut node: ScanNode<'_>, _toc: Unused<pg_sys::shm_toc>, 
     let list = FileList::read(memory.slice(shared.list));
     if let Some(scan) = node.scan() {
         scan.open_in_worker(shared.encoding, list, shared.descriptor, shared.file)?;
-        // SAFETY: a variable of this process.
-        let number = usize::try_from(unsafe { pg_sys::ParallelWorkerNumber }).unwrap_or(0) + 1;
-        scan.pump.sink.participant = Some(Participant::new(memory, number, true));
+        scan.pump.sink.participant = Some(Participant::new(memory, process_number(), true));
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use pgrx::pg_sys;
 
 use super::aggregate;
-use super::estimate::{divisor, estimate};
-use super::filter;
+use super::estimate::{costs, divisor, estimate};
+use super::filter_option::Filter;
 use super::options::TableOptions;
 use super::order;
 use super::private::{Private, Wanted};
@@ -15,8 +15,9 @@ use crate::rows::copy_options::RecordShape;
 use crate::rows::hazard::Hazards;
 use crate::rows::soft::OnError;
 use crate::server::column_set::ColumnSet;
+use crate::server::lookup::parallel_label;
 use crate::server::node::{Node, NodeList};
-use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner, Processes};
+use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner, Processes, conditions};
 use crate::server::relation::OpenRelation;
 
 /// GetForeignRelSize.
@@ -38,7 +39,11 @@ pub fn size(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) -> 
         tuples = tuples.min(limit as f64);
     }
     rel.set_size(root, tuples, pages.min(f64::from(u32::MAX)) as u32);
-    filter::forbid_workers(&options, root);
+    // Core only checks functions in the query's text.
+    let function = options.filter.as_ref().and_then(Filter::planned);
+    if function.is_some_and(|function| parallel_label(function) == pg_sys::PROPARALLEL_UNSAFE) {
+        root.forbid_workers();
+    }
     Ok(())
 }
 
@@ -48,10 +53,10 @@ pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) ->
     // it was measured as less than twice.
     let known = *rel;
     let options = TableOptions::of_table(relid)?;
-    // SAFETY: settings.
-    let (per_row, per_operator, per_page) =
-        unsafe { (pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost, pg_sys::seq_page_cost) };
-    let per_tuple = per_row + 3.0 * per_operator + known.baserestrictcost.per_tuple + filter::cost(&options, root);
+    let [per_row, per_operator, per_page] = costs();
+    let function = options.filter.as_ref().and_then(Filter::planned);
+    let per_call = function.map_or(0.0, |function| root.function_cost(function));
+    let per_tuple = per_row + 3.0 * per_operator + known.baserestrictcost.per_tuple + per_call;
     let read = known.baserestrictcost.startup + per_page * f64::from(known.pages);
     let workers = if known.consider_parallel && known.lateral_relids.is_null() && has_chunks(&options) {
         rel.workers()
@@ -113,16 +118,17 @@ pub fn plan(
     relid: pg_sys::Oid,
     path: Node<'_, pg_sys::ForeignPath>,
     targets: NodeList<'_>,
-    clauses: NodeList<'_>,
+    clauses: NodeList<'_, pg_sys::RestrictInfo>,
     outer_plan: Option<Node<'_, pg_sys::Plan>>,
 ) -> Result<*mut pg_sys::ForeignScan> {
     if rel.reloptkind == pg_sys::RelOptKind::RELOPT_UPPER_REL {
         return Ok(aggregate::plan(path, targets, outer_plan));
     }
     let options = TableOptions::of_table(relid)?;
-    filter::depend(&options, root);
-    // SAFETY: a guarded call on the conditions that the planner passes, which returns a list of expressions.
-    let clauses: NodeList<'_> = unsafe { NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false)) };
+    if let Some(function) = options.filter.as_ref().and_then(Filter::planned) {
+        root.depend(function);
+    }
+    let clauses = conditions(clauses);
     let mut wanted = wanted(rel, relid, clauses);
     // The columns of the promised order are converted, even if the query does not read them.
     let mut order = Vec::new();
@@ -183,5 +189,5 @@ pub fn is_parallel_safe(
         && matches!(&options.location, Some(Location::File(_) | Location::Below(_)))
         && !(options.copy.by_name() && has_defaults(relid))
         && Hazards::new().types_are_safe(relid, options.copy.shape() == RecordShape::Binary)
-        && filter::is_parallel_safe(&options, relid)?)
+        && options.filter.as_ref().map_or(Ok(true), |filter| filter.is_parallel_safe(relid, &options.copy))?)
 }

@@ -28,8 +28,9 @@ pub struct Aggregates {
 impl Aggregates {
     /// As lists for a plan. Guarded.
     fn to_lists<'a>(&self) -> NodeList<'a> {
-        let calls = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list));
-        list([list_of(calls), list_of(self.columns.iter().copied())])
+        let calls: NodeList<'_> = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list)).collect();
+        let columns: NodeList<'_> = self.columns.iter().copied().collect();
+        [calls.node(), columns.node()].into_iter().collect()
     }
 
     /// The aggregates of a plan's scan; `None` if it returns rows.
@@ -77,15 +78,11 @@ impl<'a> Private<'a> {
 
     /// Makes the private list of a plan. Guarded.
     pub fn to_list(&self) -> NodeList<'a> {
-        let order = self.order.iter().copied().flat_map(Ordered::to_numbers);
-        let aggregates = self.aggregates.as_ref().map(Aggregates::to_lists);
-        list([
-            list_of(self.wanted.by_quals.iter().copied()),
-            list_of(self.wanted.besides.iter().copied()),
-            self.remarks.node(),
-            aggregates.and_then(NodeList::node),
-            list_of(order),
-        ])
+        let [by_quals, besides]: [NodeList<'_>; 2] =
+            [&self.wanted.by_quals, &self.wanted.besides].map(|columns| columns.iter().copied().collect());
+        let order: NodeList<'_> = self.order.iter().copied().flat_map(Ordered::to_numbers).collect();
+        let aggregates = self.aggregates.as_ref().map_or(NodeList::EMPTY, Aggregates::to_lists);
+        [by_quals, besides, self.remarks, aggregates, order].map(NodeList::node).into_iter().collect()
     }
 
     /// Makes the plan of a scan with these lists, of the relation with this index, or of none. Guarded.
@@ -105,29 +102,9 @@ impl<'a> Private<'a> {
     }
 }
 
-/// Makes a list of nodes, some of which may be missing. Guarded.
-pub fn list<'a>(nodes: impl IntoIterator<Item = Option<Node<'a>>>) -> NodeList<'a> {
-    let pointer = |node: Option<Node<'a>>| node.map_or(std::ptr::null_mut(), Node::as_ptr);
-    // SAFETY: guarded calls on a list that is made here.
-    unsafe {
-        NodeList::from_raw(
-            nodes.into_iter().fold(std::ptr::null_mut(), |list, node| pg_sys::lappend(list, pointer(node).cast())),
-        )
-    }
-}
-
 /// The elements of a list of nodes; none for any other node.
 pub fn elements(node: Option<Node<'_>>) -> NodeList<'_> {
     node.map_or(NodeList::EMPTY, Node::list)
-}
-
-/// Makes a list of integers; None without any. Guarded.
-pub fn list_of<'a>(numbers: impl Iterator<Item = i32>) -> Option<Node<'a>> {
-    // SAFETY: guarded calls on a list that is made here.
-    unsafe {
-        let list = numbers.fold(std::ptr::null_mut(), |list, number| pg_sys::lappend_int(list, number));
-        Node::from_raw(list.cast())
-    }
 }
 
 /// The elements of a list of integers; none for any other node.

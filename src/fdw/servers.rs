@@ -5,7 +5,7 @@
 //! pg_read_server_files, the validator accepts the file name for now ([`remember`]). The catalog is checked once the
 //! statement has stored the table ([`check_pending`]):
 //!
-//! * at the end of the statement ([`end_statement`]);
+//! * at the end of the statement (`process_utility`);
 //! * before the table can be used, whenever the options of a table are read;
 //! * before the transaction commits. The library may have been loaded in the middle of the statement, so that its end
 //!   is missed, and the table may stay unused.
@@ -30,7 +30,10 @@ use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use crate::error::{Error, OrRaise, Result};
 use crate::input::directory::{Below, DIRECTORY, check_usage, directory_of, is_ours, reads_all};
-use crate::server::option_value::{stored, text};
+use crate::server::database::is_own_transaction;
+use crate::server::lookup::{ForeignServer, extension_of};
+use crate::server::option_value::{stored_in, text};
+use crate::server::relation::OpenRelation;
 use crate::server::role::current_user;
 use crate::server::server_text::from_server;
 
@@ -42,8 +45,8 @@ struct Named {
     by: pg_sys::Oid,
 }
 
-/// The server and the options of a foreign table.
-type Written = (pg_sys::Oid, Vec<(String, Vec<u8>)>);
+/// Names and values of options.
+type Options = Vec<(String, Vec<u8>)>;
 
 /// Most pending names. Each is looked for in the catalog.
 const MOST: usize = 10_000;
@@ -112,13 +115,15 @@ pub fn remember(option: &'static str, value: &CStr) -> Result<()> {
 
 /// Checks the pending options against the tables' servers. Guarded.
 pub fn check_pending() -> Result<()> {
-    if !has_pending() {
+    if !AGAIN.get() && PENDING.with_borrow(Vec::is_empty) {
         return Ok(());
     }
     let mut named: HashSet<Named> = PENDING.with_borrow(|list| list.iter().cloned().collect());
     if AGAIN.get() {
         CHECKED.with_borrow(|checked| named.extend(checked.iter().cloned()));
     }
+    // Tables that this transaction has created or altered.
+    let written = |which| rows_of(pg_sys::ForeignTableRelationId, which, |_, is_own| is_own);
     for (server, options) in written(CatalogRows::Now) {
         for (option, value) in &options {
             for named in named.iter().filter(|named| named.option == option && named.value == *value) {
@@ -165,8 +170,7 @@ fn check(server: pg_sys::Oid, named: &Named) -> Result<()> {
 
 /// The error about a program on a server with a directory. Guarded.
 pub fn no_programs(server: pg_sys::Oid) -> Error {
-    // SAFETY: a guarded catalog lookup.
-    let name = from_server(unsafe { CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername) });
+    let name = from_server(&ForeignServer::find(server).name);
     let message = format!("foreign tables of server \"{name}\" cannot have a program");
     Error::new(Code::ERRCODE_FDW_INVALID_OPTION_NAME, message).detail("The server has the option \"directory\".")
 }
@@ -180,54 +184,39 @@ enum CatalogRows {
     OnceMore,
 }
 
-/// Servers and options of foreign tables that this transaction has created or altered. Guarded.
-fn written(which: CatalogRows) -> Vec<Written> {
-    let mut found = Vec::new();
-    // SAFETY: guarded calls; the row of a table begins with its oid and its server's, and ends with its options.
-    unsafe {
-        each_row(pg_sys::ForeignTableRelationId, which, |tuple, values| {
-            let xmin = (*(*tuple).t_data).t_choice.t_heap.t_xmin;
-            if !pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
-                return;
-            }
-            let [_, Some(server), Some(options)] = *values else { return };
-            let options = stored(pg_sys::untransformRelOptions(options));
-            found.push((pg_sys::Oid::from_u32(server.value() as u32), options));
-        });
-    }
-    found
-}
-
-/// Visits the rows of a catalog. Guarded.
-fn each_row(
+/// Servers and options in rows of pg_foreign_server or pg_foreign_table. `wants` gets the server of a row, and whether
+/// this transaction has written the row. Guarded.
+fn rows_of(
     catalog: pg_sys::Oid,
     which: CatalogRows,
-    mut look: impl FnMut(pg_sys::HeapTuple, &[Option<pg_sys::Datum>]),
-) {
-    // SAFETY: guarded calls on a catalog; there is room for each attribute.
+    wants: impl Fn(pg_sys::Oid, bool) -> bool,
+) -> Vec<(pg_sys::Oid, Options)> {
+    let mut found = Vec::new();
+    let relation = OpenRelation::open(catalog, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+    let descriptor = relation.get().descriptor();
+    let mut values = vec![pg_sys::Datum::from(0usize); descriptor.len()];
+    let mut nulls = vec![true; descriptor.len()];
+    // The row of a table begins with its OID and its server's. Both end with options.
+    let number = usize::from(catalog == pg_sys::ForeignTableRelationId);
+    // SAFETY: guarded calls on a catalog; there is room for each attribute. The last one is an array of options.
     unsafe {
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        let relation = pg_sys::table_open(catalog, lock);
         let snapshot = match which {
             CatalogRows::Now => &raw mut pg_sys::SnapshotSelfData,
             CatalogRows::OnceMore => &raw mut pg_sys::SnapshotAnyData,
         };
-        let none = std::ptr::null_mut();
+        let (none, relation) = (std::ptr::null_mut(), relation.get().as_ptr());
         let scan = pg_sys::systable_beginscan(relation, pg_sys::InvalidOid, false, snapshot, 0, none);
-        loop {
-            let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() {
-                break;
+        while let Some(tuple) = pg_sys::systable_getnext(scan).as_mut() {
+            pg_sys::heap_deform_tuple(tuple, descriptor.as_ptr(), values.as_mut_ptr(), nulls.as_mut_ptr());
+            let server = values.get(number).map_or(pg_sys::InvalidOid, |oid| pg_sys::Oid::from_u32(oid.value() as u32));
+            if wants(server, is_own_transaction((*tuple.t_data).t_choice.t_heap.t_xmin)) {
+                let options = values.last().filter(|_| nulls.last() == Some(&false));
+                found.push((server, options.map_or_else(Vec::new, |&options| stored_in(options))));
             }
-            let attributes = usize::try_from((*(*relation).rd_att).natts).unwrap_or(0);
-            let (mut values, mut nulls) = (vec![pg_sys::Datum::from(0usize); attributes], vec![true; attributes]);
-            pg_sys::heap_deform_tuple(tuple, (*relation).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr());
-            let row: Vec<_> = values.into_iter().zip(nulls).map(|(value, null)| (!null).then_some(value)).collect();
-            look(tuple, &row);
         }
         pg_sys::systable_endscan(scan);
-        pg_sys::table_close(relation, lock);
     }
+    found
 }
 
 #[pg_guard]
@@ -237,7 +226,11 @@ extern "C-unwind" fn at_transaction_end(event: pg_sys::XactEvent::Type, _argumen
     };
     match event {
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => check_pending().or_raise(),
-        XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => forget(),
+        XACT_EVENT_ABORT | XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => {
+            PENDING.with_borrow_mut(Vec::clear);
+            CHECKED.set(HashSet::new());
+            AGAIN.set(false);
+        }
         _ => (),
     }
 }
@@ -249,30 +242,9 @@ extern "C-unwind" fn at_subtransaction_end(
     _argument: *mut c_void,
 ) {
     if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        require_check();
+        // Raises nothing.
+        AGAIN.set(CHECKED.with_borrow(|checked| !checked.is_empty()));
     }
-}
-
-/// Clears all names. Raises nothing.
-fn forget() {
-    PENDING.with_borrow_mut(Vec::clear);
-    CHECKED.set(HashSet::new());
-    AGAIN.set(false);
-}
-
-/// Makes checked names pending again. Raises nothing.
-fn require_check() {
-    AGAIN.set(CHECKED.with_borrow(|checked| !checked.is_empty()));
-}
-
-/// Checks pending names at the end of a utility statement. Guarded.
-pub fn end_statement() {
-    check_pending().or_raise();
-}
-
-/// Are names pending? Raises nothing.
-fn has_pending() -> bool {
-    AGAIN.get() || PENDING.with_borrow(|list| !list.is_empty())
 }
 
 /// # Safety
@@ -304,32 +276,23 @@ extern "C-unwind" fn keep_directory(server: pg_sys::Oid) {
         return;
     }
     let old = directory_of(server).map(CString::into_bytes);
-    let mut new = None;
-    // SAFETY: guarded calls; a row of the catalog has these attributes, the first one its oid, the last one its
-    // options.
-    unsafe {
-        each_row(pg_sys::ForeignServerRelationId, CatalogRows::Now, |_, values| {
-            let [Some(oid), .., options] = *values else { return };
-            if oid.value() as u32 == server.to_u32() {
-                let options = options.map(|options| stored(pg_sys::untransformRelOptions(options))).unwrap_or_default();
-                new = options.into_iter().find(|(name, _)| name == DIRECTORY).map(|(_, value)| value);
-            }
-        });
-        if new == old {
-            return;
-        }
-        let name = from_server(CStr::from_ptr((*pg_sys::GetForeignServer(server)).servername));
-        if new.is_none() {
-            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot drop the directory of server \"{name}\""))
-                .detail("Its foreign tables could then read any file.")
-                .hint("Set another directory, or drop the server.")
-                .raise()
-        }
-        if pg_sys::getExtensionOfObject(pg_sys::ForeignServerRelationId, server) != pg_sys::InvalidOid {
-            Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot set the directory of server \"{name}\""))
-                .detail("The server is a member of an extension, so a dump would omit the directory.")
-                .hint("Create another server with foreign-data wrapper bulk_fdw.")
-                .raise()
-        }
+    let rows = rows_of(pg_sys::ForeignServerRelationId, CatalogRows::Now, |other, _| other == server);
+    let new =
+        rows.into_iter().flat_map(|(_, options)| options).find(|(name, _)| name == DIRECTORY).map(|(_, value)| value);
+    if new == old {
+        return;
+    }
+    let name = from_server(&ForeignServer::find(server).name);
+    if new.is_none() {
+        Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot drop the directory of server \"{name}\""))
+            .detail("Its foreign tables could then read any file.")
+            .hint("Set another directory, or drop the server.")
+            .raise()
+    }
+    if extension_of(pg_sys::ForeignServerRelationId, server) != pg_sys::InvalidOid {
+        Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, format!("cannot set the directory of server \"{name}\""))
+            .detail("The server is a member of an extension, so a dump would omit the directory.")
+            .hint("Create another server with foreign-data wrapper bulk_fdw.")
+            .raise()
     }
 }

@@ -18,7 +18,7 @@ use super::rejects::{Complaint, Reject, Spool};
 use super::{Load, source};
 use crate::error::{Error, OrRaise, Result, is_data_exception};
 use crate::input::file_figures::{ByFile, FileFigures};
-use crate::program::projection::{Made, Projection, compute_read, filter};
+use crate::program::projection::{Made, Projection, compute, filter};
 use crate::rows::copy_options::CopyOptions;
 use crate::rows::row::pump::{Begin, Policy, Pump, RowOutcome, Sink};
 use crate::rows::row::{RowArrays, Rows};
@@ -448,7 +448,7 @@ unsafe fn row_of_file(feed: *mut Feed) -> Step {
         let Some(projection) = (*feed).projection.as_ref() else { return Step::Row };
         let (projection, row) = (&raw const *projection, (*feed).slot.arrays());
         if !(*projection).filters {
-            compute_read(projection, econtext, row);
+            compute(projection, econtext, row);
             return Step::Row;
         }
         match filter(projection, econtext, row, false) {

@@ -23,7 +23,7 @@ use crate::server::function::version_1;
 use crate::server::lookup::{function_name, function_schema};
 use crate::server::node::make::{columns, node};
 use crate::server::node::{Node, NodeList};
-use crate::server::planner::{PlannedRelation, Planner};
+use crate::server::planner::{PlannedRelation, Planner, conditions};
 use crate::server::relation::TupleDesc;
 use crate::server::slot::Slot;
 use crate::server::unguarded;
@@ -76,10 +76,9 @@ static PREVIOUS: OnceLock<pg_sys::set_rel_pathlist_hook_type> = OnceLock::new();
 
 /// Registers the scan and the hook. Called once, when the library is loaded.
 pub fn init() {
-    // SAFETY: the server loads a library from one thread, and calls hooks from it; the table stays. A plan that is
-    // serialized and read again finds the table by its name.
+    custom_scan::register(&SCAN);
+    // SAFETY: the server loads a library from one thread, and calls hooks from it.
     unsafe {
-        pg_sys::RegisterCustomScanMethods(&raw const SCAN.0);
         let previous = std::ptr::replace(&raw mut pg_sys::set_rel_pathlist_hook, HOOK);
         if previous.is_none() {
             OUR_PATHLIST_HOOK.store(HOOK.map_or(0, |hook| hook as usize), Relaxed);
@@ -136,8 +135,7 @@ fn plan_path(
     let token: NodeList<'_> = call.args().get(1).into_iter().collect();
     // SAFETY: guarded calls; the descriptor is valid until it is released. The fields of a plan.
     unsafe {
-        let quals = NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false));
-        let mut scan = custom_scan::plan(&SCAN, targets, quals);
+        let mut scan = custom_scan::plan(&SCAN, targets, conditions(clauses));
         // The target list of the slot: each attribute of the row type, in order.
         let descriptor = pg_sys::lookup_rowtype_tupdesc(call.funcresulttype, -1);
         let relation = i32::try_from(rel.relid).unwrap_or(0);

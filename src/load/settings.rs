@@ -16,9 +16,17 @@ pub const SETTINGS: &str = "settings";
 
 /// Settings that every job sets itself.
 const FORCED: [&str; 11] = [
-    "default_transaction_isolation", "default_transaction_read_only", "default_transaction_deferrable",
-    "transaction_isolation", "transaction_read_only", "transaction_deferrable", "synchronous_commit", "exit_on_error",
-    "transaction_timeout", "role", "session_authorization",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "default_transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+    "transaction_deferrable",
+    "synchronous_commit",
+    "exit_on_error",
+    "transaction_timeout",
+    "role",
+    "session_authorization",
 ];
 
 /// A setting's name and value.

@@ -45,27 +45,6 @@ struct CheckedType {
 impl CheckedType {
     const NONE: CheckedType =
         CheckedType { type_oid: pg_sys::InvalidOid, typmod: -1, number: 0, entry: std::ptr::null() };
-
-    /// Is this known type the given one, and unaltered since? As in get_cached_rowtype (execExprInterp.c).
-    ///
-    /// # Safety
-    /// A plain frame.
-    #[inline]
-    unsafe fn is(self, type_oid: pg_sys::Oid, typmod: i32) -> bool {
-        if (type_oid, typmod) != (self.type_oid, self.typmod) {
-            return false;
-        }
-        // SAFETY: entries of the type cache live as long as the process; for an unregistered type without a name, the
-        // call raises an error.
-        let number = unsafe {
-            match self.entry.as_ref() {
-                Some(entry) => entry.tupDesc_identifier,
-                None => unguarded::assign_record_type_identifier(type_oid, typmod),
-            }
-        };
-        // An invalidated entry has no identifier.
-        number != 0 && number == self.number
-    }
 }
 
 impl Call {
@@ -105,46 +84,39 @@ impl Call {
         }
     }
 
-    /// Makes the row: a tuple of the row's type, or null if the function returns NULL.
+    /// Makes the row from an input row: from `value`, which [`RowValue::form`] of this call has made, or if that is null from
+    /// the scan tuple of the context. Returns a tuple of the row's type, or null if the function returns NULL.
     ///
     /// # Safety
-    /// A plain frame, with the row's memory context; a context whose scan tuple is the row of the file.
+    /// A plain frame, with the row's memory context; a valid context, and such an input row.
     #[inline]
-    pub unsafe fn make(&self, econtext: *mut pg_sys::ExprContext) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the frame is plain, and the function has returned the value.
-        unsafe { self.state.value(econtext).map_or(std::ptr::null_mut(), |value| self.tuple_of(value)) }
-    }
-
-    /// Makes the row from an input row that is one value.
-    ///
-    /// # Safety
-    /// A plain frame, with the row's memory context; `value` was made by [`RowValue::form`] of this call.
-    #[inline]
-    pub unsafe fn make_of(
+    pub unsafe fn make(
         &self,
         value: pg_sys::HeapTupleHeader,
         econtext: *mut pg_sys::ExprContext,
     ) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the frame is plain, and `form` has made the value.
+        // SAFETY: the frame is plain; nothing here has a destructor. A composite value is a tuple whose header names its
+        // type, which is compared with the slot's. Entries of the type cache live as long as the process.
         unsafe {
-            let made = self.value.as_ref().and_then(|call| call.call(value, econtext));
-            made.map_or(std::ptr::null_mut(), |made| self.tuple_of(made))
-        }
-    }
-
-    /// The tuple of a value that the function has returned.
-    ///
-    /// # Safety
-    /// See [`Call::make`]; the function has returned the value.
-    #[inline]
-    unsafe fn tuple_of(&self, value: pg_sys::Datum) -> pg_sys::HeapTupleHeader {
-        // SAFETY: the frame is plain; nothing here has a destructor. A composite value is a tuple whose header names its type, which is compared with the slot's.
-        unsafe {
-            let header = unguarded::pg_detoast_datum(value.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
+            let mut state = self.state;
+            if let Some(call) = self.value.as_ref().filter(|_| !value.is_null()) {
+                (*econtext).caseValue_datum = pg_sys::Datum::from(value);
+                (*econtext).caseValue_isNull = false;
+                state = call.state;
+            }
+            let Some(made) = state.value(econtext) else { return std::ptr::null_mut() };
+            let header = unguarded::pg_detoast_datum(made.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
             let fields = (*header).t_choice.t_datum;
-            // A type may be altered between two rows.
-            let (type_oid, typmod) = (fields.datum_typeid, fields.datum_typmod);
-            if !self.known.get().is(type_oid, typmod) {
+            // A type may be altered between two rows. As get_cached_rowtype (execExprInterp.c); an invalidated entry has no
+            // identifier.
+            let (type_oid, typmod, known) = (fields.datum_typeid, fields.datum_typmod, self.known.get());
+            let is_number = |number: u64| number != 0 && number == known.number;
+            let is_known = (type_oid, typmod) == (known.type_oid, known.typmod)
+                && is_number(match known.entry.as_ref() {
+                    Some(entry) => entry.tupDesc_identifier,
+                    None => unguarded::assign_record_type_identifier(type_oid, typmod),
+                });
+            if !is_known {
                 guarded(|| self.compare(type_oid, typmod).or_raise());
             }
             header
@@ -166,7 +138,7 @@ impl Call {
             };
             let (descriptor, arrays) = (self.slot.descriptor().as_ptr(), self.arrays());
             unguarded::heap_deform_tuple(&raw mut tuple, descriptor, arrays.values(), arrays.nulls());
-            unguarded::store_virtual(self.slot.as_ptr());
+            self.slot.store();
             (*econtext).ecxt_outertuple = self.slot.as_ptr();
         }
     }

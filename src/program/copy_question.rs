@@ -32,19 +32,21 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgrx::{AllocatedByRust, PgBox, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::Error;
 use crate::input::source::Location;
 use crate::server::attempt::{complaint, in_subtransaction};
 use crate::server::column_set::ColumnSet;
 use crate::server::compat::{self, Rights};
-use crate::server::lookup::{qualified, quoted, schema_name};
+use crate::server::database::{is_in_parallel_mode, is_in_recovery, process_number};
+use crate::server::lookup::{literal, qualified, quoted, schema_name, setting};
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::NodeList;
+use crate::server::node::make::node;
+use crate::server::node::make::parsed;
 use crate::server::original::text;
 use crate::server::relation::{Relation, name_of};
-use crate::server::server_text::copied;
 use crate::server::session_state::SessionState;
 use crate::server::unguarded as c;
 
@@ -118,8 +120,8 @@ pub struct Insertion<'a> {
 impl Insertion<'_> {
     /// Raises an error unless the current user has the rights. Guarded.
     pub fn check(&self) {
-        // SAFETY: this context exists in a transaction. A hook may keep the range table as long as the statement.
-        let within = unsafe { MemoryContext::from_raw(pg_sys::TopTransactionContext) }.enter();
+        // A hook may keep the range table as long as the statement.
+        let within = MemoryContext::of_top_transaction().enter();
         let rights = Rights { selected: self.rights.selected.copied(), ..self.rights };
         compat::check_insert_rights(self.relation, self.columns.copied(), rights);
         drop(within);
@@ -136,8 +138,8 @@ struct Question<'a> {
     insertion: Option<Insertion<'a>>,
     /// The end of the chain was reached, and the check has passed.
     is_answered: Cell<bool>,
-    /// The previous ExecutorCheckPerms_hook, which is called after pg_bulk's.
-    rights_hook: pg_sys::ExecutorCheckPerms_hook_type,
+    /// The previous hook, which is called after pg_bulk's.
+    rights_hook: RightsHook,
 }
 
 /// Outcome of a COPY that no hook has forbidden.
@@ -153,10 +155,9 @@ enum CopyOutcome {
 
 /// Raises an error if a hook forbids COPY from this location. Guarded.
 pub fn may_read(location: &Location) {
-    // SAFETY: a variable of this process. The leader has asked before it starts workers.
-    let is_worker = unsafe { pg_sys::ParallelWorkerNumber } >= 0;
     let from = From::of(location);
-    if is_worker || matches!(from, From::Client) || !are_there_others() {
+    // The leader has asked before it starts workers.
+    if process_number() > 0 || matches!(from, From::Client) || !are_there_others() {
         return;
     }
     ask(from, VIEW, None, c"pg_bulk");
@@ -194,15 +195,33 @@ pub fn may_insert_some(location: &Location, insertion: Insertion<'_>) {
         return insertion.check();
     }
     may_read(location);
-    // SAFETY: the body is a guard, and its argument outlives the call. Only the server's thread uses the variable.
-    unsafe {
-        let hook = pg_sys::ExecutorCheckPerms_hook;
-        pg_sys::ExecutorCheckPerms_hook = None;
-        let error = complaint(|| c::guarded(|| insertion.check()));
-        pg_sys::ExecutorCheckPerms_hook = hook;
-        if !error.is_null() {
-            c::guard::<()>(|| c::ReThrowError(error));
-        }
+    let hook = RightsHook::NONE.install();
+    // SAFETY: the body is a guard.
+    let error = unsafe { complaint(|| c::guarded(|| insertion.check())).as_mut() };
+    hook.install();
+    if let Some(error) = error {
+        raise_again(error);
+    }
+}
+
+/// Raises a caught error. Guarded.
+fn raise_again(error: &'static mut pg_sys::ErrorData) {
+    // SAFETY: nothing else uses the error, and the closure owns nothing.
+    unsafe { c::guard::<()>(|| c::ReThrowError(error)) }
+}
+
+/// A value of ExecutorCheckPerms_hook: one that the variable had, or one of this module.
+#[derive(Debug, Clone, Copy)]
+struct RightsHook(pg_sys::ExecutorCheckPerms_hook_type);
+
+impl RightsHook {
+    const NONE: RightsHook = RightsHook(None);
+    const OURS: RightsHook = RightsHook(Some(rights_are_asked));
+
+    /// Puts it in place of the current one, which it returns.
+    fn install(self) -> RightsHook {
+        // SAFETY: only the server's thread uses the variable.
+        RightsHook(unsafe { std::ptr::replace(&raw mut pg_sys::ExecutorCheckPerms_hook, self.0) })
     }
 }
 
@@ -216,28 +235,23 @@ fn ask(from: From<'_>, table: (&CStr, &CStr), insertion: Option<Insertion<'_>>, 
     let condition = if insertion.is_none() { [b" WHERE ".as_slice(), PARAMETER].concat() } else { Vec::new() };
     let asked = with(&[b" (", OPTION, b")", &condition]);
     let text = with(&[b" /* ", by.to_bytes(), b" */"]);
-    // SAFETY: guarded calls. The parser makes a list of one statement; the closure owns nothing.
-    let (plan, statement) = unsafe {
-        let asked = asked.as_ptr();
-        let parsed = c::guard(|| c::raw_parser(asked, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
-        let parsed = NodeList::<pg_sys::RawStmt>::from_raw(parsed).first();
-        let mut plan = PgBox::<pg_sys::PlannedStmt, AllocatedByRust>::alloc_node(pg_sys::NodeTag::T_PlannedStmt);
-        plan.commandType = pg_sys::CmdType::CMD_UTILITY;
-        plan.canSetTag = true;
-        let statement = parsed.map_or(std::ptr::null_mut(), |parsed| parsed.stmt().as_ptr());
-        plan.utilityStmt = statement;
-        plan.stmt_len = i32::try_from(text.as_bytes().len()).unwrap_or(0);
-        (plan.into_pg(), statement)
+    let statement = parsed(&asked).first().map_or(std::ptr::null_mut(), |parsed| parsed.stmt().as_ptr());
+    let plan = pg_sys::PlannedStmt {
+        type_: pg_sys::NodeTag::T_PlannedStmt,
+        commandType: pg_sys::CmdType::CMD_UTILITY,
+        canSetTag: true,
+        utilityStmt: statement,
+        stmt_len: i32::try_from(text.as_bytes().len()).unwrap_or(0),
+        ..Default::default()
     };
-    // SAFETY: a variable of this process.
-    let rights_hook = unsafe { pg_sys::ExecutorCheckPerms_hook };
-    let question = Question { plan, statement, text, insertion, is_answered: Cell::new(false), rights_hook };
+    // SAFETY: the fields of a utility statement.
+    let plan = unsafe { node(plan) }.as_ptr();
+    let (is_answered, rights_hook) = (Cell::new(false), RightsHook::OURS.install());
+    let question = Question { plan, statement, text, insertion, is_answered, rights_hook };
     let error = put(&question);
-    // SAFETY: the error that ended the question, or null.
-    let Some(end) = outcome_of(&question, unsafe { error.as_ref() }) else {
-        if !error.is_null() {
-            // SAFETY: the error was caught; the closure owns nothing.
-            unsafe { c::guard::<()>(|| c::ReThrowError(error)) };
+    let Some(end) = outcome_of(&question, error.as_deref()) else {
+        if let Some(error) = error {
+            raise_again(error);
         }
         let message = "another library intercepted a COPY of pg_bulk and did not run it";
         Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
@@ -252,8 +266,6 @@ fn ask(from: From<'_>, table: (&CStr, &CStr), insertion: Option<Insertion<'_>>, 
 
 /// The text of the COPY, without options. Guarded.
 fn copy_text(from: From<'_>, (schema, name): (&CStr, &CStr), insertion: Option<Insertion<'_>>) -> Vec<u8> {
-    // SAFETY: a guarded call with a string, which returns a string.
-    let literal = |string: &CStr| unsafe { copied(pg_sys::quote_literal_cstr(string.as_ptr())) }.unwrap_or_default();
     let mut text = [b"COPY ", qualified(schema, name).to_bytes()].concat();
     if let Some(Insertion { relation, columns, .. }) = insertion.filter(|insertion| !insertion.columns.is_empty()) {
         let attributes = columns.numbers().filter_map(|number| usize::try_from(number - 1).ok());
@@ -271,63 +283,52 @@ fn copy_text(from: From<'_>, (schema, name): (&CStr, &CStr), insertion: Option<I
 }
 
 /// The question that was open before, and the hook of rights: both are restored at the end.
-struct Open(*mut Question<'static>, pg_sys::ExecutorCheckPerms_hook_type);
+struct Open(*mut Question<'static>, RightsHook);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // SAFETY: only the server's thread uses the variable.
-        unsafe { pg_sys::ExecutorCheckPerms_hook = self.1 };
+        self.1.install();
         OPEN.store(self.0, Relaxed);
     }
 }
 
-/// Sends the question. Returns the error that ended it, or null. Hooks may leave allocations in the current memory context.
-/// Guarded, in a transaction.
-fn put(question: &Question<'_>) -> *mut pg_sys::ErrorData {
-    // SAFETY: the question outlives the call, and so does its relation. The guard restores the variables with or without an
-    // error; only the server's thread uses them.
+/// Sends the question. Returns the error that ended it, if there is one. Hooks may leave allocations in the current memory
+/// context. Guarded, in a transaction.
+fn put(question: &Question<'_>) -> Option<&'static mut pg_sys::ErrorData> {
+    let _open = Open(OPEN.swap(std::ptr::from_ref(question).cast_mut().cast(), Relaxed), question.rights_hook);
+    // SAFETY: the question outlives the call, and so does its relation. The closure is plain code, and the plan is valid;
+    // None_Receiver is a constant of the server. Errors are valid, or null; nothing else uses them.
     unsafe {
-        let _open = Open(OPEN.swap(std::ptr::from_ref(question).cast_mut().cast(), Relaxed), question.rights_hook);
-        if question.insertion.is_some() {
-            pg_sys::ExecutorCheckPerms_hook = Some(rights_are_asked);
-        }
-        if pg_sys::IsInParallelMode() {
-            // No subtransaction can begin. The server rejects COPY there before it opens anything.
-            let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
-            let state = SessionState::note();
-            let error = complaint(|| send(question));
-            (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount) = held_off;
-            if error.is_null() {
-                state.keep()
-            } else {
-                state.restore()
+        let send = || {
+            if was_behind_others() {
+                c::guarded(log_at_once);
             }
-            error
-        } else {
-            in_subtransaction(|| send(question))
+            let tag = pg_sys::CommandTag::CMDTAG_UNKNOWN;
+            let mut completion = pg_sys::QueryCompletion { commandTag: tag, nprocessed: 0 };
+            c::ProcessUtility(
+                question.plan,
+                question.text.as_ptr(),
+                false,
+                pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                pg_sys::None_Receiver,
+                &raw mut completion,
+            );
+        };
+        if !is_in_parallel_mode() {
+            return in_subtransaction(send).as_mut();
         }
-    }
-}
-
-/// # Safety
-/// A plain frame.
-unsafe fn send(question: &Question<'_>) {
-    // SAFETY: the frame is plain, the plan is valid; None_Receiver is a constant of the server.
-    unsafe {
-        if was_behind_others() {
-            c::guarded(log_at_once);
+        // No subtransaction can begin. The server rejects COPY there before it opens anything.
+        let held_off = (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount);
+        let state = SessionState::note();
+        let error = complaint(send).as_mut();
+        (pg_sys::InterruptHoldoffCount, pg_sys::QueryCancelHoldoffCount) = held_off;
+        match error {
+            None => state.keep(),
+            Some(_) => state.restore(),
         }
-        let mut completion = pg_sys::QueryCompletion { commandTag: pg_sys::CommandTag::CMDTAG_UNKNOWN, nprocessed: 0 };
-        c::ProcessUtility(
-            question.plan,
-            question.text.as_ptr(),
-            false,
-            pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            pg_sys::None_Receiver,
-            &raw mut completion,
-        );
+        error
     }
 }
 
@@ -335,12 +336,11 @@ unsafe fn send(question: &Question<'_>) {
 /// when rights are checked, until the subtransaction ends. Guarded.
 fn log_at_once() {
     let name = c"pgaudit.log_rows";
-    // SAFETY: guarded calls with strings.
+    if setting(name).as_deref() != Some(c"on") || is_in_parallel_mode() {
+        return;
+    }
+    // SAFETY: a guarded call with strings.
     unsafe {
-        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
-        if value.is_null() || CStr::from_ptr(value) != c"on" || pg_sys::IsInParallelMode() {
-            return;
-        }
         pg_sys::set_config_option(
             name.as_ptr(),
             c"off".as_ptr(),
@@ -372,10 +372,9 @@ fn outcome_of(question: &Question<'_>, error: Option<&pg_sys::ErrorData>) -> Opt
     if is(Code::ERRCODE_INSUFFICIENT_PRIVILEGE) && function == b"DoCopy" {
         return Some(CopyOutcome::NoRole);
     }
-    // SAFETY: reads variables of this process.
-    let refuses_all = unsafe { pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress() };
     // standard_ProcessUtility rejects any COPY FROM in these states.
-    (refuses_all && function.starts_with(b"PreventCommand")).then_some(CopyOutcome::Passed)
+    ((is_in_parallel_mode() || is_in_recovery()) && function.starts_with(b"PreventCommand"))
+        .then_some(CopyOutcome::Passed)
 }
 
 /// Looks at the open question.
@@ -392,8 +391,7 @@ pub fn is_asked(statement: *const pg_sys::Node) -> bool {
 impl Question<'_> {
     /// Checks the rights, without the hook of the question. Guarded.
     fn answer(&self) {
-        // SAFETY: only the server's thread uses the variable.
-        unsafe { pg_sys::ExecutorCheckPerms_hook = self.rights_hook };
+        self.rights_hook.install();
         if let Some(insertion) = self.insertion {
             insertion.check();
         }
@@ -422,7 +420,7 @@ fn hear(tables: NodeList<'_, pg_sys::RangeTblEntry>) -> pg_sys::ExecutorCheckPer
             question.answer();
             end();
         }
-        question.rights_hook
+        question.rights_hook.0
     })
     .flatten()
 }

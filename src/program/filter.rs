@@ -23,35 +23,24 @@ use pg_bulk_types::convert::Session;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 pub use self::analysis::analyze;
-pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known, make};
+pub use self::scan::{RowFilter, columns_of, function_of, is_parallel_safe, known};
 use self::signature::Signature;
 use super::Nodes;
 use super::mapping::{self, Mapping};
 use super::volatile;
 use crate::error::{Error, Result};
 use crate::rows::column::Column;
-use crate::server::compat;
-use crate::server::lookup::{CatalogRow, signature_of, type_kind, type_name};
+use crate::server::lookup::{CatalogRow, function_by_name, signature_of, type_kind, type_name};
 use crate::server::relation::{Relation, TupleDesc};
+use crate::server::role::require_execute;
 use crate::server::server_text::from_server;
 
 /// SQLlanguageId (pg_language.h)
 const SQL_LANGUAGE: u32 = 14;
-/// PROKIND_ (pg_proc.h)
-const FUNCTION: u8 = b'f';
-const AGGREGATE: u8 = b'a';
-const WINDOW: u8 = b'w';
 
 /// Resolves a function by name, with argument types (regprocedure) or without (regproc). Guarded.
 pub fn resolve(name: &CStr) -> Result<pg_sys::Oid> {
-    let (input, kind) = if name.to_bytes().contains(&b'(') {
-        (pg_sys::F_REGPROCEDUREIN, pg_sys::REGPROCEDUREOID)
-    } else {
-        (pg_sys::F_REGPROCIN, pg_sys::REGPROCOID)
-    };
-    // SAFETY: a guarded call of an input function with a string.
-    let function = unsafe { pg_sys::OidInputFunctionCall(input.into(), name.as_ptr().cast_mut(), kind, -1) };
-    let function = pg_sys::Oid::from(u32::try_from(function.value() & 0xffff_ffff).unwrap_or(0));
+    let function = function_by_name(name);
     if CatalogRow::<pg_sys::FormData_pg_proc>::find(function).is_none() {
         // The name was a number, or a dash, which stands for none.
         let message = format!("function \"{}\" does not exist", from_server(name));
@@ -113,11 +102,11 @@ pub fn obstacle(function: pg_sys::Oid, relation: Relation<'_>, nodes: Nodes) -> 
 pub fn check(function: pg_sys::Oid) -> Result<()> {
     let form = CatalogRow::<pg_sys::FormData_pg_proc>::find(function);
     let why = form.and_then(|form| match form.prokind.cast_unsigned() {
-        AGGREGATE => Some("It is an aggregate function."),
-        WINDOW => Some("It is a window function."),
-        FUNCTION if form.proretset => Some("It returns a set."),
-        FUNCTION if form.provariadic != pg_sys::InvalidOid => Some("It is variadic."),
-        FUNCTION => None,
+        pg_sys::PROKIND_AGGREGATE => Some("It is an aggregate function."),
+        pg_sys::PROKIND_WINDOW => Some("It is a window function."),
+        pg_sys::PROKIND_FUNCTION if form.proretset => Some("It returns a set."),
+        pg_sys::PROKIND_FUNCTION if form.provariadic != pg_sys::InvalidOid => Some("It is variadic."),
+        pg_sys::PROKIND_FUNCTION => None,
         _ => Some("It is a procedure."),
     });
     if let Some(why) = why {
@@ -128,13 +117,7 @@ pub fn check(function: pg_sys::Oid) -> Result<()> {
             return Err(no_filter(function, &format!("It has an argument of pseudo-type {}.", type_name(type_oid))));
         }
     }
-    // SAFETY: guarded calls; the name is the server's.
-    unsafe {
-        let answer = compat::may_execute(function);
-        if answer != pg_sys::AclResult::ACLCHECK_OK {
-            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, pg_sys::get_func_name(function));
-        }
-    }
+    require_execute(function, pg_sys::ObjectType::OBJECT_FUNCTION);
     Ok(())
 }
 

@@ -8,11 +8,11 @@
 //! in a scan, a column outside of the conditions is converted only if the row passes, so errors in other rows' columns
 //! are not raised. Rows that were decoded in a block have no errors in any column.
 
-use pg_bulk_types::block::ColumnForm;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::call::Call;
 use super::defaults::Defaults;
+use super::row_value::RowValue;
 use super::{Nodes, columns_of};
 use crate::error::{Error, OrRaise, Result};
 use crate::rows::column::Column;
@@ -24,7 +24,7 @@ use crate::server::failure;
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, TupleDesc};
-use crate::server::slot::Slot;
+use crate::server::slot::{ExprContext, Slot};
 use crate::server::unguarded::{self, guarded};
 
 /// Source of an attribute's value. Both are counted from 0.
@@ -195,26 +195,15 @@ impl Projection {
     }
 
     /// Makes the arrays the row of the context, in which expressions read them.
-    ///
-    /// # Safety
-    /// A valid context.
     #[inline(always)]
-    unsafe fn enter(&self, econtext: *mut pg_sys::ExprContext) {
-        // SAFETY: the arrays have a value for each attribute.
-        unsafe {
-            unguarded::store_virtual(self.slot.as_ptr());
-            (*econtext).ecxt_scantuple = self.slot.as_ptr();
-        }
+    fn enter(&self, econtext: ExprContext<'_>) {
+        self.slot.store();
+        econtext.read(self.slot);
     }
 
-    /// Whether the row of the context passes the conditions.
-    ///
-    /// # Safety
-    /// A plain frame, after [`Projection::enter`].
-    #[inline(always)]
-    unsafe fn holds(&self, econtext: *mut pg_sys::ExprContext) -> bool {
-        // SAFETY: the frame is plain, and the context has the row.
-        unsafe { unguarded::exec_qual(self.quals.map_or(std::ptr::null_mut(), Expression::as_ptr), econtext) }
+    /// The conditions; null if there are none.
+    fn quals(&self) -> *mut pg_sys::ExprState {
+        self.quals.map_or(std::ptr::null_mut(), Expression::as_ptr)
     }
 
     /// Does the function return rows with exactly the target's attributes, so that each is a tuple without a header?
@@ -228,24 +217,11 @@ impl Projection {
             && self.parts.iter().enumerate().all(is_own)
     }
 
-    /// The row as one value, for a function with a composite argument; see
-    /// [`RowValue::form`](super::row_value::RowValue::form).
-    ///
-    /// # Safety
-    /// See there.
+    /// The maker of the row as one value, for a function with a composite argument.
     #[inline]
-    pub unsafe fn form_value(
-        &mut self,
-        column_forms: &[ColumnForm],
-        arrays: RowArrays,
-    ) -> Option<pg_sys::HeapTupleHeader> {
+    pub fn value_mut(&mut self) -> Option<&mut RowValue> {
         // The conditions need separate columns.
-        if self.quals.is_some() {
-            return None;
-        }
-        let value = self.call.as_mut()?.value_mut()?;
-        // SAFETY: `form` has this contract.
-        unsafe { value.form(column_forms, arrays) }
+        self.call.as_mut().filter(|_| self.quals.is_none())?.value_mut()
     }
 
     /// Are there columns to convert after the conditions?
@@ -278,9 +254,9 @@ pub unsafe fn convert_rest(rows: *mut Rows, projection: *mut Projection, fields:
 pub unsafe fn passes(rows: *mut Rows, projection: *mut Projection, fields: *mut pg_sys::ExprContext) -> bool {
     // SAFETY: as in `convert_rest`; nothing here has a destructor.
     unsafe {
-        (*projection).enter(fields);
+        (*projection).enter(ExprContext::from_raw(fields));
         (*rows).context.is_converting = false;
-        if !(*projection).holds(fields) {
+        if !unguarded::exec_qual((*projection).quals(), fields) {
             return false;
         }
         (*rows).context.is_converting = true;
@@ -339,7 +315,7 @@ pub unsafe fn make_of(
     // SAFETY: the frame is plain; nothing here has a destructor.
     unsafe {
         let Some(call) = (*projection).call.as_ref() else { return Made::Nothing };
-        let tuple = call.make_of(value, econtext);
+        let tuple = call.make(value, econtext);
         if tuple.is_null() { Made::Nothing } else { Made::Tuple(tuple) }
     }
 }
@@ -368,13 +344,31 @@ pub unsafe fn filter(
 ) -> Made {
     // SAFETY: the frame is plain, and nothing here has a destructor.
     unsafe {
-        (*projection).enter(econtext);
+        (*projection).enter(ExprContext::from_raw(econtext));
+        let make = || {
+            if !unguarded::exec_qual((*projection).quals(), econtext) {
+                return Made::Nothing;
+            }
+            let Some(call) = (*projection).call.as_ref() else {
+                compute(projection, econtext, arrays);
+                return Made::Row;
+            };
+            let tuple = call.make(std::ptr::null_mut(), econtext);
+            if tuple.is_null() {
+                return Made::Nothing;
+            }
+            if as_tuple {
+                return Made::Tuple(tuple);
+            }
+            take_apart(projection, econtext, tuple, arrays);
+            Made::Row
+        };
         if !(*projection).survives {
-            return make(projection, econtext, arrays, as_tuple);
+            return make();
         }
         let mut made = Made::Nothing;
         // Not in parallel mode: such a file has no workers.
-        let error = guarded(|| in_subtransaction(|| made = make(projection, econtext, arrays, as_tuple)));
+        let error = guarded(|| in_subtransaction(|| made = make()));
         if error.is_null() {
             return made;
         }
@@ -382,34 +376,6 @@ pub unsafe fn filter(
             unguarded::ReThrowError(error);
         }
         Made::Bad(error)
-    }
-}
-
-/// # Safety
-/// See [`filter`]; the row is that of the context.
-unsafe fn make(
-    projection: *const Projection,
-    econtext: *mut pg_sys::ExprContext,
-    arrays: RowArrays,
-    as_tuple: bool,
-) -> Made {
-    // SAFETY: the frame is plain, and nothing here has a destructor.
-    unsafe {
-        if !(*projection).holds(econtext) {
-            return Made::Nothing;
-        }
-        if let Some(call) = (*projection).call.as_ref() {
-            let tuple = call.make(econtext);
-            if tuple.is_null() {
-                return Made::Nothing;
-            }
-            if as_tuple {
-                return Made::Tuple(tuple);
-            }
-            call.take_apart(tuple, econtext);
-        }
-        compute(projection, econtext, arrays);
-        Made::Row
     }
 }
 
@@ -432,14 +398,14 @@ pub unsafe fn take_apart(
     }
 }
 
-/// Makes the attributes from a row of the file, which is in the slot.
+/// Makes the attributes from a row of the file, which is in the arrays.
 ///
 /// # Safety
-/// A plain frame, with the row's memory context; a valid projection whose slot is the context's scan tuple, and the
-/// arrays of the target's row.
+/// A plain frame, with the row's memory context; a valid projection, and the arrays of the target's row.
 pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
     // SAFETY: the frame is plain; nothing here has a destructor. Parts are within the two descriptors.
     unsafe {
+        (*projection).enter(ExprContext::from_raw(econtext));
         let source = (*projection).arrays();
         let parts = &raw const (*projection).parts;
         for i in 0..(*parts).len() {
@@ -463,17 +429,5 @@ pub unsafe fn compute(projection: *const Projection, econtext: *mut pg_sys::Expr
                 }
             }
         }
-    }
-}
-
-/// Makes the attributes from a row that was just read and is not yet stored in the slot.
-///
-/// # Safety
-/// See [`compute`].
-pub unsafe fn compute_read(projection: *const Projection, econtext: *mut pg_sys::ExprContext, arrays: RowArrays) {
-    // SAFETY: the frame is plain, and the projection is valid.
-    unsafe {
-        (*projection).enter(econtext);
-        compute(projection, econtext, arrays);
     }
 }

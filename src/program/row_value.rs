@@ -22,7 +22,7 @@ use crate::server::unguarded;
 #[derive(Debug)]
 pub struct RowValue {
     /// The call; its argument is the context's case value.
-    state: Expression,
+    pub(super) state: Expression,
     layout: Layout,
     buffer: FormBuffer,
 }
@@ -60,24 +60,6 @@ impl RowValue {
         // header.
         let value = unsafe { self.layout.form_value(column_forms, values, nulls, &mut self.buffer) };
         value.map(<*mut u8>::cast)
-    }
-
-    /// Calls the function. Returns its result; None for NULL.
-    ///
-    /// # Safety
-    /// A plain frame, with the row's memory context; `value` was made by [`RowValue::form`].
-    #[inline]
-    pub unsafe fn call(
-        &self,
-        value: pg_sys::HeapTupleHeader,
-        econtext: *mut pg_sys::ExprContext,
-    ) -> Option<pg_sys::Datum> {
-        // SAFETY: `form` has made the value, and the row loop has the context.
-        unsafe {
-            (*econtext).caseValue_datum = pg_sys::Datum::from(value);
-            (*econtext).caseValue_isNull = false;
-            self.state.value(econtext)
-        }
     }
 }
 

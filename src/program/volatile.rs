@@ -13,7 +13,7 @@
 //! that writes in parallel mode. So the direct writer runs a user-defined function only if it is declared PARALLEL SAFE
 //! or PARALLEL RESTRICTED.
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use super::mapping::Mapping;
 use crate::rows::column::default_expression;
@@ -21,7 +21,10 @@ use crate::rows::type_parts::{TypeParts, domain_checks};
 use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::index_functions;
-use crate::server::lookup::{CatalogRow, language_of, signature_of, type_kind};
+use crate::server::lookup::{
+    CatalogRow, base_type, column_type, language_of, parallel_label, range_of, signature_of, type_entry, type_kind,
+    volatility,
+};
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{IndexForm, OpenRelation, Relation, attribute_name};
 use crate::server::server_text::from_server;
@@ -36,10 +39,6 @@ const HARMLESS: [u32; 6] = [
     pg_sys::F_TIMEOFDAY,
     pg_sys::F_PG_SLEEP,
 ];
-/// PROVOLATILE_VOLATILE (pg_proc.h)
-const VOLATILE: u8 = b'v';
-/// PROPARALLEL_UNSAFE, which is the default of CREATE FUNCTION.
-const UNSAFE: u8 = b'u';
 /// ClanguageId (pg_language.dat)
 const C_LANGUAGE: u32 = 13;
 
@@ -70,8 +69,7 @@ fn call_of(function: pg_sys::Oid) -> Option<UserCall> {
     if HARMLESS.contains(&function.to_u32()) {
         return None;
     }
-    // SAFETY: a guarded catalog lookup.
-    if unsafe { pg_sys::func_volatile(function) }.cast_unsigned() == VOLATILE {
+    if volatility(function) == pg_sys::PROVOLATILE_VOLATILE {
         return Some(UserCall::Volatile);
     }
     unsafe_call_of(function)
@@ -80,10 +78,8 @@ fn call_of(function: pg_sys::Oid) -> Option<UserCall> {
 /// The call, if this function is a user's that is declared PARALLEL UNSAFE. Volatile ones pass, too: COPY does not look at the labels
 /// of functions that convert fields, or that compare keys. Guarded.
 fn unsafe_call_of(function: pg_sys::Oid) -> Option<UserCall> {
-    // SAFETY: a guarded catalog lookup.
-    let is_unsafe = || unsafe { pg_sys::func_parallel(function) }.cast_unsigned() == UNSAFE;
     let is_user_defined = function.to_u32() >= pg_sys::FirstUnpinnedObjectId;
-    (is_user_defined && is_unsafe()).then_some(UserCall::Unsafe(function))
+    (is_user_defined && parallel_label(function) == pg_sys::PROPARALLEL_UNSAFE).then_some(UserCall::Unsafe(function))
 }
 
 /// Calls by the CHECK constraints and domains of a relation that rows are written to. Guarded.
@@ -159,11 +155,11 @@ fn call_in_values(type_oid: pg_sys::Oid) -> Option<UserCall> {
         TypeParts::Array(element) => call_in_values(element),
         TypeParts::Single => None,
     };
-    // SAFETY: guarded catalog lookups; an entry of the type cache stays.
+    let entry = type_entry(type_oid, WANTED);
+    let operators = [entry.eq_opr, entry.lt_opr, entry.gt_opr].into_iter();
+    let (mut output, mut is_varlena, mut to_json) = (pg_sys::InvalidOid, false, pg_sys::InvalidOid);
+    // SAFETY: guarded catalog lookups.
     unsafe {
-        let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
-        let operators = [entry.eq_opr, entry.lt_opr, entry.gt_opr].into_iter();
-        let (mut output, mut is_varlena, mut to_json) = (pg_sys::InvalidOid, false, pg_sys::InvalidOid);
         pg_sys::getTypeOutputInfo(type_oid, &raw mut output, &raw mut is_varlena);
         // to_json and its like print a value by its cast to json.
         let explicit = pg_sys::CoercionContext::COERCION_EXPLICIT;
@@ -182,25 +178,23 @@ fn call_for_types(node: Node<'_>) -> Option<UserCall> {
     use pg_sys::NodeTag::*;
     // Arrays, rows and ranges from text, and rows from JSON or XML: the constraints of domains in them.
     let made = |type_oid| call_in_type(type_oid).or_else(|| call_in_values(type_oid));
-    // SAFETY: a node of each tag has this struct, whose list is of types or null.
-    unsafe {
-        let raw = node.as_ptr();
-        let all_made = |types: *mut pg_sys::List| PgList::<pg_sys::Oid>::from_pg(types).iter_oid().find_map(made);
-        match node.tag() {
-            T_CoerceToDomain => call_in_domain((*raw.cast::<pg_sys::CoerceToDomain>()).resulttype),
-            T_FuncExpr if (*raw.cast::<pg_sys::FuncExpr>()).funcid.to_u32() < pg_sys::FirstUnpinnedObjectId => {
-                made(node.type_oid())
-            }
-            T_CoerceViaIO => made(node.type_oid()),
-            tag if compat::is_json_expression(tag) => made(node.type_oid()),
-            T_RangeTblFunction => all_made((*raw.cast::<pg_sys::RangeTblFunction>()).funccoltypes),
-            T_TableFunc => all_made((*raw.cast::<pg_sys::TableFunc>()).coltypes),
-            T_Var | T_Const | T_Param | T_FuncExpr | T_OpExpr | T_Aggref | T_WindowFunc | T_RowExpr | T_ArrayExpr
-            | T_ArrayCoerceExpr | T_ConvertRowtypeExpr | T_RelabelType | T_FieldSelect | T_SubscriptingRef => {
-                call_in_values(node.type_oid())
-            }
-            _ => None,
+    if let Some(function) = node.as_a::<pg_sys::RangeTblFunction>() {
+        return function.types().oids().find_map(made);
+    }
+    if let Some(function) = node.as_a::<pg_sys::TableFunc>() {
+        return function.types().oids().find_map(made);
+    }
+    let is_servers = |call: Node<'_, pg_sys::FuncExpr>| call.funcid.to_u32() < pg_sys::FirstUnpinnedObjectId;
+    match node.tag() {
+        T_CoerceToDomain => call_in_domain(node.type_oid()),
+        T_FuncExpr if node.as_a().is_some_and(is_servers) => made(node.type_oid()),
+        T_CoerceViaIO => made(node.type_oid()),
+        tag if compat::is_json_expression(tag) => made(node.type_oid()),
+        T_Var | T_Const | T_Param | T_FuncExpr | T_OpExpr | T_Aggref | T_WindowFunc | T_RowExpr | T_ArrayExpr
+        | T_ArrayCoerceExpr | T_ConvertRowtypeExpr | T_RelabelType | T_FieldSelect | T_SubscriptingRef => {
+            call_in_values(node.type_oid())
         }
+        _ => None,
     }
 }
 
@@ -277,8 +271,7 @@ fn call_in_keys(index: Relation<'_>, form: IndexForm) -> Option<UserCall> {
     let is_gist = index.access_method() == pg_sys::GIST_AM_OID;
     // A hash index stores hashes, and GIN elements. Expressions, whose attnum is 0, are checked by themselves.
     let columns = index.key_columns().into_iter().filter(|&attnum| attnum > 0);
-    // SAFETY: a guarded catalog lookup.
-    let columns = columns.map(|attnum| unsafe { pg_sys::get_atttype(form.table, attnum) });
+    let columns = columns.map(|attnum| column_type(form.table, attnum).0);
     let keys = index.descriptor().attributes().take(form.keys).map(|key| key.atttypid);
     columns.chain(keys).find_map(|type_oid| {
         call_in_values(type_oid).or_else(|| if is_gist { call_in_difference(type_oid) } else { None })
@@ -287,17 +280,13 @@ fn call_in_keys(index: Relation<'_>, form: IndexForm) -> Option<UserCall> {
 
 /// A call by GiST indexes on ranges, which ask how far apart two bounds are. Guarded.
 fn call_in_difference(type_oid: pg_sys::Oid) -> Option<UserCall> {
-    // SAFETY: guarded catalog lookups; an entry of the type cache stays.
-    unsafe {
-        let base = pg_sys::getBaseType(type_oid);
-        let range = match pg_sys::get_typtype(base).cast_unsigned() {
-            pg_sys::TYPTYPE_RANGE => base,
-            pg_sys::TYPTYPE_MULTIRANGE => pg_sys::get_multirange_range(base),
-            _ => return None,
-        };
-        let entry = pg_sys::lookup_type_cache(range, pg_sys::TYPECACHE_RANGE_INFO.cast_signed());
-        unsafe_call_of((*entry).rng_subdiff_finfo.fn_oid)
-    }
+    let base = base_type(type_oid);
+    let range = match type_kind(base) {
+        pg_sys::TYPTYPE_RANGE => base,
+        pg_sys::TYPTYPE_MULTIRANGE => range_of(base),
+        _ => return None,
+    };
+    unsafe_call_of(type_entry(range, pg_sys::TYPECACHE_RANGE_INFO).rng_subdiff_finfo.fn_oid)
 }
 
 /// A call by the key of a partitioned table, which finds the partition of a row. Guarded.

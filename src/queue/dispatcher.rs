@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code, ereport, pg_guard, pg_sys};
 
-use super::Queue;
 use super::choice::{LastStarts, Slots, Targets, choose};
 use super::job::{AttemptEnd, Failure, Queued};
 use super::wake::NO_LINGERING;
 use super::worker::succession::{WorkerWord, WorkerWords};
+use super::{Queue, force_settings};
 use crate::error::{OrRaise, Result};
 use crate::guc;
 use crate::load::{history, once};
@@ -91,23 +91,14 @@ pub extern "C-unwind" fn pg_bulk_dispatcher_main(database: pg_sys::Datum) {
     background::obey_signals();
     background::connect_or_give_up(pg_sys::Oid::from_u32(database.value() as u32));
     // The database's owner may have defined settings for all of its sessions.
-    let settings = [
+    force_settings(&[
         (c"role", c"none"),
         (c"search_path", c"pg_catalog, pg_temp"),
-        (c"default_transaction_isolation", c"read committed"),
-        (c"default_transaction_read_only", c"off"),
-        (c"default_transaction_deferrable", c"off"),
-        (c"synchronous_commit", c"on"),
         (c"statement_timeout", c"0"),
-        (c"lock_timeout", c"0"),
         // The server would compile each statement anew.
         (c"jit", c"off"),
         (c"max_parallel_workers_per_gather", c"0"),
-    ];
-    for (name, value) in settings {
-        background::force(name, value);
-    }
-    background::take_time();
+    ]);
     background::wait_for_starter();
     let queue = in_transaction(|| Queue::of_database().or_raise());
     let Some(queue) = queue.filter(Queue::live) else { return };
@@ -311,13 +302,9 @@ impl Dispatcher {
         let is_started = |l: &&Launched| !over.contains(&l.job.id) && running.iter().all(|job| job.id != l.job.id);
         let started = self.launched.iter().filter(is_started).map(|l| l.job);
         let (mut busy, mut owners) = (Targets::default(), Vec::new());
-        for (target, alone, owner) in running
-            .iter()
-            .map(|job| (job.target, job.alone, job.owner))
-            .chain(started.map(|job| (job.target, job.alone, job.owner)))
-        {
-            busy.add(target, alone);
-            owners.push(owner);
+        for job in running.iter().copied().chain(started) {
+            busy.add(job.target, job.alone);
+            owners.push(job.owner);
         }
         let strangers = running.iter().any(|job| !known.contains(&job.id));
         let mut slots = Slots::new(guc::max_running_jobs(), owners.iter().copied());

@@ -17,15 +17,16 @@ use crate::load::definer::{self, Allowed};
 use crate::load::options::given::Given;
 use crate::load::options::{LoadOptions, LockOption, Truncate};
 use crate::load::settings;
-use crate::load::target::check_location;
+use crate::load::target;
 use crate::program::copy_question;
 use crate::server::background;
 use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, Until};
-use crate::server::lookup::{relation_names, schema_of};
+use crate::server::lookup::{is_temporary_schema, relation_names, schema_of, setting};
 use crate::server::points::point;
-use crate::server::role::{NoSession, applies_changes, cannot_connect, current_user, role_name};
-use crate::server::server_text::copied;
+use crate::server::role::{
+    NoSession, applies_changes, cannot_connect, current_user, is_restricted, require_some, role_name,
+};
 use crate::server::unguarded;
 
 /// How often bulk_cancel retries while another session changes the job, and the milliseconds in between.
@@ -37,10 +38,25 @@ const PAUSE: i64 = 10;
 /// format, or only warn (escape_string_warning), or every job sets them itself (isolation, lock_timeout).
 /// quote_all_identifiers would also change the names in the extension's own tables.
 const SETTINGS: [&CStr; 19] = [
-    c"client_encoding", c"DateStyle", c"TimeZone", c"IntervalStyle", c"timezone_abbreviations", c"array_nulls",
-    c"lc_monetary", c"search_path", c"row_security", c"standard_conforming_strings", c"backslash_quote",
-    c"transform_null_equals", c"bytea_output", c"extra_float_digits", c"xmlbinary", c"xmloption", c"lc_numeric",
-    c"lc_time", c"default_text_search_config",
+    c"client_encoding",
+    c"DateStyle",
+    c"TimeZone",
+    c"IntervalStyle",
+    c"timezone_abbreviations",
+    c"array_nulls",
+    c"lc_monetary",
+    c"search_path",
+    c"row_security",
+    c"standard_conforming_strings",
+    c"backslash_quote",
+    c"transform_null_equals",
+    c"bytea_output",
+    c"extra_float_digits",
+    c"xmlbinary",
+    c"xmloption",
+    c"lc_numeric",
+    c"lc_time",
+    c"default_text_search_config",
 ];
 
 sql_function!(pg_finfo_bulk_enqueue, bulk_enqueue, enqueue);
@@ -52,15 +68,10 @@ sql_function!(pg_finfo_bulk_prioritize, bulk_prioritize, prioritize);
 
 /// Raises errors that forbid a change of the queue in this transaction. Guarded.
 fn check_transaction(what: &CStr) -> Result<()> {
-    // SAFETY: guarded calls with a string.
-    unsafe {
-        pg_sys::PreventCommandDuringRecovery(what.as_ptr());
-        pg_sys::PreventCommandIfReadOnly(what.as_ptr());
-        pg_sys::PreventCommandIfParallelMode(what.as_ptr());
-        if pg_sys::InSecurityRestrictedOperation() {
-            let message = format!("cannot call {} within security-restricted operation", what.to_string_lossy());
-            return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
-        }
+    target::check_transaction(what);
+    if is_restricted() {
+        let message = format!("cannot call {} within security-restricted operation", what.to_string_lossy());
+        return Err(Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message));
     }
     Ok(())
 }
@@ -95,7 +106,7 @@ fn enqueue(call: &Call) -> Result<i64> {
         unsafe { unguarded::guard(|| load::query::check(query.as_ptr())) };
     }
     settings::check(&options.job.settings);
-    check_location(&options.location)?;
+    target::check_location(&options.location)?;
     // A hook may know a fact about this session that it does not know about the job's.
     copy_question::may_read(&options.location);
     let (schema, name) = check_target(target)?;
@@ -105,7 +116,8 @@ fn enqueue(call: &Call) -> Result<i64> {
     if let Err(error) = check_priority(&queue, owner, priority) {
         error.detail("The priority counts as 0.").warn();
     }
-    let settings: Vec<CString> = SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name)]).collect();
+    let settings: Vec<CString> =
+        SETTINGS.iter().flat_map(|name| [(*name).to_owned(), setting(name).unwrap_or_default()]).collect();
     let list = if options.job.each_file { options.location.files()? } else { None };
     let paths = match &list {
         Some(list) => list.files.iter().map(|file| file.path.as_c_str()).collect(),
@@ -138,34 +150,15 @@ fn enqueue(call: &Call) -> Result<i64> {
     Ok(job.id)
 }
 
-/// A setting's value, in the form that SET takes.
-fn setting(name: &CStr) -> CString {
-    // SAFETY: a guarded call with a string, which returns a string or null.
-    unsafe { copied(pg_sys::GetConfigOption(name.as_ptr(), true, false)) }.unwrap_or_default()
-}
-
 /// The table's schema and name, if it exists and the caller may insert into some column of it. Takes no lock, because a
 /// job may be loading the table now.
 fn check_target(target: pg_sys::Oid) -> Result<(CString, CString)> {
-    let insert = pg_sys::ACL_INSERT as pg_sys::AclMode;
     let Some((schema, name)) = relation_names(target) else {
         let message = format!("relation with OID {} does not exist", target.to_u32());
         return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
     };
-    // SAFETY: guarded catalog lookups, and a string.
-    let is_temporary = unsafe {
-        let user = current_user();
-        let result = pg_sys::pg_class_aclcheck(target, user, insert);
-        if result != pg_sys::AclResult::ACLCHECK_OK
-            && pg_sys::pg_attribute_aclcheck_all(target, user, insert, pg_sys::AclMaskHow::ACLMASK_ANY)
-                != pg_sys::AclResult::ACLCHECK_OK
-        {
-            let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(target));
-            pg_sys::aclcheck_error(result, object, name.as_ptr());
-        }
-        pg_sys::isAnyTempNamespace(schema_of(target))
-    };
-    if is_temporary {
+    require_some(target, pg_sys::ACL_INSERT);
+    if is_temporary_schema(schema_of(target)) {
         let message = "cannot enqueue a load of a temporary table";
         return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message)
             .detail("Only this session sees its rows; a job runs in another session."));
@@ -235,9 +228,7 @@ fn cancel(queue: &Queue, job: i64) -> Result<bool> {
         meanwhile.take(Mode::Share, Until::TransactionEnd);
         let holder = lock.holder();
         point!("cancel.found");
-        // Signals the process group, as pg_cancel_backend. SAFETY: a signal to a process that cancels its work on it.
-        let signaled =
-            holder.map(|pid| unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 });
+        let signaled = holder.map(background::cancel);
         meanwhile.release(Mode::Share, Until::TransactionEnd);
         match signaled {
             Some(true) => return Ok(true),

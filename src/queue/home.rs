@@ -19,8 +19,8 @@ use super::Queue;
 use crate::error::{Error, Result};
 use crate::server::database::{cluster, database};
 use crate::server::function::{Call, sql_function};
-use crate::server::lookup::{relation_named, relation_names};
-use crate::server::role::{existing_role_name, owner_here};
+use crate::server::lookup::{relation_named, relation_names, schema_named};
+use crate::server::role::{existing_role_name, has_privileges, owner_here};
 use crate::server::server_text::from_server;
 use crate::server::spi::{Access, StatementResult};
 use crate::server::sql_value::SqlValue;
@@ -50,8 +50,7 @@ impl Queue {
             "SELECT CASE WHEN database <> $2 AND status IN ('queued', 'running') THEN 'canceled' ELSE status END,
                 xmin, owner, owner_name::text, cluster FROM @.bulk_queue WHERE job_id = $1";
         let row = self.run(statement, &[SqlValue::bigint(id), SqlValue::oid(database())], Access::ReadLatest)?;
-        // SAFETY: a guarded call.
-        if row.rows.is_empty() || !unsafe { pg_sys::has_privs_of_role(role, owner_of(&row, 2)) } {
+        if row.rows.is_empty() || !has_privileges(role, owner_of(&row, 2)) {
             return Ok(None);
         }
         let status = row.first(0).into_text().to_string_lossy().into_owned();
@@ -85,8 +84,7 @@ impl Queue {
         let target = if row.first(6).is_true() {
             row.first(3).as_oid()
         } else {
-            // SAFETY: a guarded call with a string.
-            relation_named(&table_name, unsafe { pg_sys::get_namespace_oid(schema_name.as_ptr(), true) })
+            relation_named(&table_name, schema_named(&schema_name))
         };
         // Without the table, the job fails when it runs.
         let (schema_name, table_name) = relation_names(target).unwrap_or((schema_name, table_name));

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::server::database::{cluster, database};
 use crate::server::jsonb::Jsonb;
 use crate::server::lock::{Mode, Until};
+use crate::server::lookup::has_column;
 use crate::server::role::stored_role_name;
 use crate::server::spi::{Access, StatementResult, value};
 use crate::server::sql_value::SqlValue;
@@ -37,7 +38,7 @@ const CRASHED: &str = "the server crashed twice while the job was running";
 const CRASHED_DETAIL: &str = "The same attempt was ended by two crashes in a row. The job may be their cause.";
 const CRASHED_HINT: &str = "The server's log names the process that crashed. Call bulk_retry to run the job again.";
 
-/// A job as the dispatcher sees it.
+/// A queued or running job as the dispatcher sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Queued {
     pub id: i64,
@@ -47,15 +48,6 @@ pub struct Queued {
     pub attempt: i32,
     /// Its priority; at least 0 unless its owner may have lower ones.
     pub rank: i32,
-}
-
-/// A job that is running.
-#[derive(Debug, Clone, Copy)]
-pub struct Running {
-    pub id: i64,
-    pub owner: pg_sys::Oid,
-    pub target: pg_sys::Oid,
-    pub alone: bool,
 }
 
 /// A new job.
@@ -333,8 +325,7 @@ impl Queue {
 
     /// Does the table record the attempt that a crash ended? That of version 0.1.0 of the extension does not. Guarded.
     fn counts_crashes(&self) -> bool {
-        // SAFETY: a guarded catalog lookup.
-        unsafe { pg_sys::get_attnum(self.table, c"crashed_in".as_ptr()) > 0 }
+        has_column(self.table, c"crashed_in")
     }
 
     /// Cancels a job that is not running. True if it changed a row. Guarded.
@@ -391,14 +382,21 @@ impl Queue {
     }
 
     /// Jobs with the status running. Guarded.
-    pub fn running(&self) -> Result<Vec<Running>> {
-        let statement = "SELECT job_id, target, alone, owner FROM @.bulk_queue WHERE status = 'running'";
-        let outcome = self.run(statement, &[], Access::ReadLatest)?;
-        let job = |row: &Vec<SqlValue<'static>>| Running {
+    pub fn running(&self) -> Result<Vec<Queued>> {
+        let statement = "SELECT job_id, owner, target, alone, attempt, 0 FROM @.bulk_queue WHERE status = 'running'";
+        self.jobs(statement, &[])
+    }
+
+    /// The jobs that a query returns: their numbers, owners, targets, `alone`, attempts and ranks.
+    fn jobs(&self, query: &str, arguments: &[SqlValue]) -> Result<Vec<Queued>> {
+        let outcome = self.run(query, arguments, Access::ReadLatest)?;
+        let job = |row: &Vec<SqlValue<'static>>| Queued {
             id: value(Some(row), 0).number(),
-            target: value(Some(row), 1).as_oid(),
-            alone: value(Some(row), 2).is_true(),
-            owner: value(Some(row), 3).as_oid(),
+            owner: value(Some(row), 1).as_oid(),
+            target: value(Some(row), 2).as_oid(),
+            alone: value(Some(row), 3).is_true(),
+            attempt: value(Some(row), 4).small(),
+            rank: value(Some(row), 5).small(),
         };
         Ok(outcome.rows.iter().map(job).collect())
     }
@@ -429,16 +427,7 @@ impl Queue {
                 ORDER BY run_at, job_id LIMIT $1)
             ) j ORDER BY j.rank, j.run_at, j.job_id";
         let arguments = [SqlValue::bigint(most), SqlValue::oid(self.right_below_0()?)];
-        let outcome = self.run(statement, &arguments, Access::ReadLatest)?;
-        let job = |row: &Vec<SqlValue<'static>>| Queued {
-            id: value(Some(row), 0).number(),
-            owner: value(Some(row), 1).as_oid(),
-            target: value(Some(row), 2).as_oid(),
-            alone: value(Some(row), 3).is_true(),
-            attempt: value(Some(row), 4).small(),
-            rank: value(Some(row), 5).small(),
-        };
-        Ok(outcome.rows.iter().map(job).collect())
+        self.jobs(statement, &arguments)
     }
 
     /// The function whose EXECUTE privilege allows priorities below 0: `bulk_prioritize`, or `bulk_pause` before the

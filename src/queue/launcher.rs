@@ -10,9 +10,9 @@
 use pgrx::{pg_guard, pg_sys};
 
 use super::launcher_lock;
-use super::wake::{NO_LINGERING, dispatcher, may_start};
+use super::wake::{NO_LINGERING, dispatcher};
 use crate::server::background::{self, Worker, in_transaction};
-use crate::server::database::databases;
+use crate::server::database::{databases, is_upgrade};
 use crate::server::lock::{Mode, Until};
 
 /// Milliseconds between two checks of a dispatcher, and the number of checks until it is taken to have work.
@@ -26,8 +26,7 @@ const LONGEST: i64 = 3_600_000;
 
 /// Called when the library is loaded. Guarded.
 pub fn init() {
-    // SAFETY: a variable of this process.
-    if unsafe { pg_sys::process_shared_preload_libraries_in_progress } && may_start() {
+    if background::is_preloading() && !is_upgrade() {
         Worker::new("pg_bulk launcher", "pg_bulk launcher", c"pg_bulk_launcher_main", 0)
             .restarting_after(RESTART_AFTER)
             .register();

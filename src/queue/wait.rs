@@ -15,6 +15,7 @@ use super::Queue;
 use super::functions::unknown;
 use crate::error::{Error, Result};
 use crate::server::background;
+use crate::server::database::{is_in_recovery, is_own_transaction};
 use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, Until};
 use crate::server::role::current_user;
@@ -55,24 +56,20 @@ fn duration(interval: &pg_sys::Interval) -> Duration {
 
 fn wait(queue: &Queue, job: i64, deadline: Option<Instant>) -> Result<String> {
     let caller = current_user();
-    // SAFETY: a setting.
-    let may_lock = deadline.is_none() && unsafe { pg_sys::LockTimeout } == 0;
-    // SAFETY: variables of this process.
-    let own_pid = unsafe { (!pg_sys::MyBgworkerEntry.is_null()).then_some(pg_sys::MyProcPid) };
-    let is_own = own_pid.is_some() && queue.job_lock(job).holder() == own_pid;
+    let may_lock = deadline.is_none() && background::lock_timeout() == 0;
+    let is_own = background::worker_pid().is_some_and(|pid| queue.job_lock(job).holder() == Some(pid));
     let mut pause = FIRST_PAUSE;
     let mut care_at = Instant::now() + if may_lock { CARE_AFTER } else { Duration::ZERO };
     let mut waited = false;
     loop {
         let (status, xmin) = queue.status(job, caller)?.ok_or_else(|| unknown(job))?;
-        // SAFETY: a guarded call.
-        if unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xmin) } {
+        if is_own_transaction(xmin) {
             let message = format!("cannot wait for job {job} in the transaction that has changed it");
             return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .hint("The job can begin when the transaction has committed."));
         }
-        // A standby may be promoted meanwhile, and then has jobs of its own. SAFETY: a guarded call.
-        let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
+        // A standby may be promoted meanwhile, and then has jobs of its own.
+        let in_recovery = is_in_recovery();
         let now = Instant::now();
         if !matches!(status.as_str(), "queued" | "running") {
             return Ok(status);

@@ -22,6 +22,7 @@ use super::{Queue, launcher_lock};
 use crate::error::Error;
 use crate::server::background::{self, Worker};
 use crate::server::commit::{self, Plan};
+use crate::server::database::{database, is_upgrade};
 use crate::server::lock::{Mode, Until};
 
 /// Seconds until the postmaster restarts a dispatcher that failed.
@@ -36,15 +37,8 @@ pub fn dispatcher(database: pg_sys::Oid) -> Worker {
         .restarting_after(RESTART_AFTER)
 }
 
-/// pg_upgrade runs servers that must not start processes by themselves.
-pub fn may_start() -> bool {
-    // SAFETY: a variable that is set when the server starts.
-    !unsafe { pg_sys::IsBinaryUpgrade }
-}
-
 fn own_dispatcher() -> Worker {
-    // SAFETY: a variable of this process.
-    dispatcher(unsafe { pg_sys::MyDatabaseId })
+    dispatcher(database())
 }
 
 /// Warns that the committing transaction has work for a dispatcher, and that none can start.
@@ -61,7 +55,7 @@ fn nobody() {
 impl Queue {
     /// Makes a dispatcher look at the queue when this transaction commits. Guarded.
     pub fn look_at_commit(&self) {
-        if may_start() {
+        if !is_upgrade() {
             self.gate_lock().take(Mode::Share, Until::TransactionEnd);
             commit::at_commit(Plan {
                 lock: self.life_lock(),
@@ -74,7 +68,7 @@ impl Queue {
 
     /// Makes sure that a dispatcher runs, because there is work. Guarded.
     pub fn look_now(&self) {
-        if may_start()
+        if !is_upgrade()
             && self.life_lock().holder().is_none()
             && let Some(handle) = own_dispatcher().start()
         {

@@ -28,7 +28,7 @@ use self::failure::record_failure;
 use self::run_job::Statement;
 use self::succession::{Successor, WorkerWord};
 use super::job::{Claimed, Figures};
-use super::{EXTENSION, Queue};
+use super::{EXTENSION, Queue, force_settings};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::{Load, settings};
 use crate::server::attempt::attempt_logged;
@@ -102,17 +102,13 @@ fn begin(id: i64) -> Option<Job> {
         loaded: background::loaded(),
         is_changed: false,
     };
-    // SAFETY: a variable of this process.
-    let began = unsafe { pg_sys::MyStartTimestamp };
-    lock_and_claim(id, lock_timeout, began, process)
+    lock_and_claim(id, lock_timeout, background::started(), process)
 }
 
 /// Replaces a job that has succeeded by the next job of this process. False if this process has no further job.
 /// Guarded.
 fn go_on(job: &mut Job) -> bool {
     let Some(id) = job.process.next(&job.queue, job.claimed.id) else { return false };
-    // SAFETY: a variable of this process. It refers to the old job.
-    unsafe { pg_sys::debug_query_string = std::ptr::null() };
     background::set(c"role", c"none");
     background::rename(&name(id));
     let process = Successor { ..job.process };
@@ -128,21 +124,9 @@ fn go_on(job: &mut Job) -> bool {
 /// Overrides settings of the owner and the database that would change the behavior of the job. Returns lock_timeout,
 /// which applies to the load only.
 fn override_settings() -> CString {
-    // SAFETY: a setting.
-    let lock_timeout = CString::new(unsafe { pg_sys::LockTimeout }.to_string()).unwrap_or_default();
-    let forced = [
-        (c"default_transaction_isolation", c"read committed"),
-        (c"default_transaction_read_only", c"off"),
-        (c"default_transaction_deferrable", c"off"),
-        (c"synchronous_commit", c"on"),
-        // The job's state must be recorded however long that takes, and after an error, too.
-        (c"lock_timeout", c"0"),
-        (c"exit_on_error", c"off"),
-    ];
-    for (name, value) in forced {
-        background::force(name, value);
-    }
-    background::take_time();
+    let lock_timeout = CString::new(background::lock_timeout().to_string()).unwrap_or_default();
+    // The job's state must be recorded after an error, too.
+    force_settings(&[(c"exit_on_error", c"off")]);
     background::set(c"role", c"none");
     lock_timeout
 }
@@ -224,9 +208,7 @@ fn begin_load(job: &mut Job) -> Result<()> {
     background::load_session_libraries();
     begin_transaction();
     let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
-    background::report_activity(Some(&statement.text));
-    // Parallel workers show this text. SAFETY: a variable of this process; the job keeps the text.
-    unsafe { pg_sys::debug_query_string = statement.text.as_ptr() };
+    background::report_activity(Some(statement.text.clone()));
     background::set_local(c"lock_timeout", &job.lock_timeout);
     for pair in job.claimed.settings.chunks_exact(2) {
         if let [name, value] = pair {
@@ -257,8 +239,7 @@ fn record_success(job: &mut Job, figures: &Figures) -> Result<()> {
     background::set_local(c"synchronous_commit", c"on");
     background::set_local(c"lock_timeout", c"0");
     job.queue.succeed(job.claimed.id, job.claimed.attempt, figures)?;
-    // SAFETY: a guarded call: `begin_transaction` has pushed the snapshot.
-    unsafe { pg_sys::PopActiveSnapshot() };
+    background::end_snapshot();
     job.load = std::ptr::null_mut();
     Ok(())
 }
@@ -267,7 +248,6 @@ fn record_success(job: &mut Job, figures: &Figures) -> Result<()> {
 fn end_load() {
     background::hold_cancels();
     point!("job.committed");
-    // SAFETY: a guarded call outside of a transaction.
-    unsafe { pg_sys::pgstat_report_stat(true) };
+    background::report_statistics(true);
     background::report_activity(None);
 }

@@ -225,7 +225,12 @@ impl Rows {
                     // SAFETY: the column's own function, and a NUL-terminated string or null.
                     unsafe {
                         compat::input_function_call_soft(
-                            &raw mut column.input.function, string, typioparam, typmod, type_oid, details,
+                            &raw mut column.input.function,
+                            string,
+                            typioparam,
+                            typmod,
+                            type_oid,
+                            details,
                         )
                     }?
                 };

@@ -99,14 +99,13 @@ impl Input {
     fn call(&self, read: impl FnOnce() -> Result<Vec<u8>, String>) -> Result<Vec<u8>, String> {
         // SAFETY: this value owns the context, which has only the memory of the previous call; the context that was current
         // before.
-        let done = unsafe {
+        unsafe {
             pg_sys::MemoryContextReset(self.memory.value());
             let before = pg_sys::MemoryContextSwitchTo(self.memory.value());
             let read = PgTryBuilder::new(AssertUnwindSafe(read));
             let done = read.catch_others(|error| Err(format!("{error:?}"))).execute();
             pg_sys::MemoryContextSwitchTo(before);
             done
-        };
-        done
+        }
     }
 }

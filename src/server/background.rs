@@ -4,7 +4,8 @@
 //! finish its load before it exits. Here SIGTERM works as in a session: the next CHECK_FOR_INTERRUPTS ends the process.
 //! No Rust frame is unwound then.
 
-use std::ffi::{CStr, c_int};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use pgrx::memcxt::PgMemoryContexts;
@@ -138,12 +139,23 @@ variables! {
     fn own_pid() -> i32 = MyProcPid;
     /// Returns the time when the server's configuration was loaded.
     pub fn loaded() -> pg_sys::TimestampTz = PgReloadTime;
+    /// Returns the time when this process was started.
+    pub fn started() -> pg_sys::TimestampTz = MyStartTimestamp;
+    /// Returns lock_timeout in milliseconds, 0 if locks may be waited for without limit.
+    pub fn lock_timeout() -> i32 = LockTimeout;
+    /// Whether the postmaster loads preloaded libraries.
+    pub fn is_preloading() -> bool = process_shared_preload_libraries_in_progress;
 }
 
 /// The entry of this worker; None in other processes.
 fn own_entry() -> Option<pg_sys::BackgroundWorker> {
     // SAFETY: a background worker has an entry for its whole life, which does not change.
     unsafe { pg_sys::MyBgworkerEntry.as_ref() }.copied()
+}
+
+/// Returns the pid of this process if it is a background worker.
+pub fn worker_pid() -> Option<i32> {
+    own_entry().map(|_| own_pid())
 }
 
 /// Returns the numbers that this worker was started with.
@@ -186,6 +198,12 @@ pub fn wake(pid: i32) {
     }
 }
 
+/// Cancels the work of a process and of its workers, as pg_cancel_backend does. False if it has exited.
+pub fn cancel(pid: i32) -> bool {
+    // SAFETY: a signal to a process of the server, which cancels its work on it.
+    unsafe { libc::kill(-pid, libc::SIGINT) == 0 || libc::kill(pid, libc::SIGINT) == 0 }
+}
+
 /// Wakes the process that started this worker, if it asked for that and still exists. Guarded.
 pub fn wake_starter() {
     if let Some(entry) = own_entry().filter(|entry| entry.bgw_notify_pid != 0) {
@@ -213,7 +231,8 @@ calls! {
     fn set_for_session(name: &CStr, value: &CStr, context: pg_sys::GucContext::Type, source: pg_sys::GucSource::Type)
         = SetConfigOption(name, value, context, source);
     fn load_libraries() = process_session_preload_libraries();
-    fn show_activity(state: pg_sys::BackendState::Type, text: Option<&CStr>) = pgstat_report_activity(state, text);
+    /// Ends the use of the snapshot of [`begin_transaction`]. Guarded.
+    pub fn end_snapshot() = PopActiveSnapshot();
     /// Sets the title of this process in ps. Guarded.
     pub fn rename(name: &CStr) = init_ps_display(name);
 }
@@ -296,6 +315,25 @@ pub fn serve_cancels() {
     }
 }
 
+/// Whether a cancel request has arrived that was not served yet.
+pub fn is_canceled() -> bool {
+    // SAFETY: a variable of this process, which a signal handler sets.
+    unsafe { std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 }
+}
+
+/// Aborts the transaction after an error, as PostgresMain (postgres.c) does for the state that a load can leave behind. From
+/// here on cancel requests are held back. Guarded.
+pub fn abort_transaction() {
+    hold_cancels();
+    // SAFETY: guarded calls, and a variable that only the server's own thread uses. The closure owns nothing.
+    unsafe {
+        c::guard(|| c::disable_all_timeouts(false));
+        pg_sys::InterruptHoldoffCount += 1;
+        pg_sys::AbortCurrentTransaction();
+        pg_sys::InterruptHoldoffCount -= 1;
+    }
+}
+
 /// Loads the libraries of `session_preload_libraries` and `local_preload_libraries`, which a session loads and a
 /// background worker does not. Hooks of these libraries then run as in a session of the same role. Guarded.
 pub fn load_session_libraries() {
@@ -352,19 +390,38 @@ pub fn begin_transaction() {
 pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
     begin_transaction();
     let result = work();
-    // SAFETY: guarded calls in the transaction that was begun.
-    unsafe {
-        pg_sys::PopActiveSnapshot();
-        pg_sys::CommitTransactionCommand();
-        pg_sys::pgstat_report_stat(false);
-    }
+    end_snapshot();
+    // SAFETY: a guarded call in the transaction that was begun.
+    unsafe { pg_sys::CommitTransactionCommand() };
+    report_statistics(false);
     result
 }
 
-/// Shows the current activity in pg_stat_activity; None shows an idle process. Guarded.
-pub fn report_activity(what: Option<&CStr>) {
+/// Reports the statistics of transactions that have ended; at once if `now`. Guarded, outside of a transaction.
+pub fn report_statistics(now: bool) {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::pgstat_report_stat(now) };
+}
+
+thread_local! {
+    /// The text of the statement that this process runs.
+    static STATEMENT: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// Shows the current statement in pg_stat_activity and in the log, and passes it to parallel workers. None shows an idle
+/// process. Guarded.
+pub fn report_activity(what: Option<CString>) {
     use pg_sys::BackendState::{STATE_IDLE, STATE_RUNNING};
-    show_activity(if what.is_some() { STATE_RUNNING } else { STATE_IDLE }, what);
+    let state = if what.is_some() { STATE_RUNNING } else { STATE_IDLE };
+    let text = what.as_ref().map_or(std::ptr::null(), |what| what.as_ptr());
+    let before = STATEMENT.replace(what);
+    // SAFETY: a variable of this process, and a guarded call with a string, which is copied. This process keeps the text
+    // until another one is in the variable.
+    unsafe {
+        pg_sys::debug_query_string = text;
+        pg_sys::pgstat_report_activity(state, text);
+    }
+    drop(before);
 }
 
 /// Sleeps until the latch is set or the time is over, and serves interrupts. Returns true if the latch was set.

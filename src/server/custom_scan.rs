@@ -30,6 +30,12 @@ pub const NO_CALLBACKS: pg_sys::CustomExecMethods = pg_sys::CustomExecMethods {
     ExplainCustomScan: None,
 };
 
+/// Makes a node known by its name, so that serialized plans can be read. Called once, when the library is loaded. Guarded.
+pub fn register(methods: &'static Methods<pg_sys::CustomScanMethods>) {
+    // SAFETY: a guarded call with a table that lives as long as the process.
+    unsafe { pg_sys::RegisterCustomScanMethods(&raw const methods.0) }
+}
+
 /// The fields of a path that this table of callbacks plans.
 pub fn path(
     methods: &'static Methods<pg_sys::CustomPathMethods>,

@@ -1,4 +1,4 @@
-//! The current database, and a list of the cluster's databases.
+//! The current database, a list of the cluster's databases, and the state of this process.
 
 use pgrx::pg_sys;
 
@@ -17,6 +17,48 @@ variables! {
 /// Returns the cluster's system identifier.
 pub fn cluster() -> i64 {
     system_identifier().cast_signed()
+}
+
+/// The number of this process in a parallel query or load: 0 for the leader, and outside of these.
+pub fn process_number() -> usize {
+    // SAFETY: a variable of this process, which is -1 for a leader.
+    usize::try_from(unsafe { pg_sys::ParallelWorkerNumber } + 1).unwrap_or(0)
+}
+
+/// Whether the server replays WAL. Guarded.
+pub fn is_in_recovery() -> bool {
+    // SAFETY: a guarded call without arguments.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// Whether this process runs a parallel query or load. Guarded.
+pub fn is_in_parallel_mode() -> bool {
+    // SAFETY: a guarded call without arguments.
+    unsafe { pg_sys::IsInParallelMode() }
+}
+
+/// Whether commands that write are rejected. Guarded.
+pub fn is_read_only() -> bool {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::XactReadOnly || is_in_parallel_mode() || is_in_recovery() }
+}
+
+/// Whether pg_upgrade runs this server, which must not start processes by itself.
+pub fn is_upgrade() -> bool {
+    // SAFETY: a variable that is set when the server starts.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
+/// The current subtransaction.
+pub fn subtransaction() -> pg_sys::SubTransactionId {
+    // SAFETY: a guarded call, which reads a variable of this process.
+    unsafe { pg_sys::GetCurrentSubTransactionId() }
+}
+
+/// Whether a transaction is the current one, or one of its subtransactions. Guarded.
+pub fn is_own_transaction(transaction: pg_sys::TransactionId) -> bool {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(transaction) }
 }
 
 /// Returns the databases that allow connections, for a process that is connected to none. Guarded.

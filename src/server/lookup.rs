@@ -82,6 +82,20 @@ impl CatalogRow<pg_sys::FormData_pg_proc> {
         self.nodes(pg_sys::Anum_pg_proc_prosqlbody)
     }
 
+    /// A copy of the row. In the current memory context.
+    pub fn copied(&self) -> pg_sys::HeapTuple {
+        // SAFETY: a guarded call on a row that is held.
+        unsafe { pg_sys::heap_copytuple(self.as_ptr()) }
+    }
+
+    /// Whether the function runs with settings of its own.
+    pub fn has_settings(&self) -> bool {
+        // SAFETY: a guarded call on a row that is held.
+        unsafe {
+            !pg_sys::heap_attisnull(self.as_ptr(), pg_sys::Anum_pg_proc_proconfig.cast_signed(), std::ptr::null_mut())
+        }
+    }
+
     /// The defaults of the last arguments. In the current memory context.
     pub fn argument_defaults(&self) -> NodeList<'static> {
         self.nodes(pg_sys::Anum_pg_proc_proargdefaults).map_or(NodeList::EMPTY, Node::list)
@@ -137,7 +151,8 @@ impl ForeignServer {
         // SAFETY: a guarded catalog lookup, which returns a server with a name and a list of DefElems.
         unsafe {
             let server = &*pg_sys::GetForeignServer(oid);
-            let (name, options) = (copied(server.servername).unwrap_or_default(), stored(server.options));
+            let (name, options) =
+                (copied(server.servername).unwrap_or_default(), stored(NodeList::from_raw(server.options)));
             ForeignServer { oid, owner: server.owner, wrapper: server.fdwid, name, options }
         }
     }
@@ -152,7 +167,7 @@ impl ForeignServer {
 /// Names and values of the options of a foreign table's column.
 pub fn column_options(table: pg_sys::Oid, attribute: i16) -> Vec<(String, Vec<u8>)> {
     // SAFETY: a guarded catalog lookup, which returns a list of DefElems with strings.
-    unsafe { stored(pg_sys::GetForeignColumnOptions(table, attribute)) }
+    stored(unsafe { NodeList::from_raw(pg_sys::GetForeignColumnOptions(table, attribute)) })
 }
 
 /// The language of a function; None if the function does not exist.
@@ -218,9 +233,73 @@ calls! {
     pub fn function_schema(function: pg_sys::Oid) -> pg_sys::Oid = get_func_namespace(function);
     /// PROVOLATILE_IMMUTABLE, …; an error if the function does not exist.
     pub fn volatility(function: pg_sys::Oid) -> u8 = func_volatile(function);
+    /// PROPARALLEL_SAFE, …; an error if the function does not exist.
+    pub fn parallel_label(function: pg_sys::Oid) -> u8 = func_parallel(function);
+    /// The range type of a multirange type.
+    pub fn range_of(multirange: pg_sys::Oid) -> pg_sys::Oid = get_multirange_range(multirange);
+    /// The name of a relation's column, if it exists.
+    pub fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> = get_attname(relation, number, true);
+    fn column_number(relation: pg_sys::Oid, name: &CStr) -> i16 = get_attnum(relation, name);
+    fn generation(relation: pg_sys::Oid, number: i16) -> u8 = get_attgenerated(relation, number);
+    /// The name of a collation, if it exists.
+    pub fn collation_name(collation: pg_sys::Oid) -> Option<CString> = get_collation_name(collation);
+    fn member(family: pg_sys::Oid, left: pg_sys::Oid, right: pg_sys::Oid, strategy: i16) -> pg_sys::Oid
+        = get_opfamily_member(family, left, right, strategy);
+    /// Whether a schema is one for temporary objects of any session.
+    pub fn is_temporary_schema(schema: pg_sys::Oid) -> bool = isAnyTempNamespace(schema);
     fn quote(schema: &CStr, name: &CStr) -> Option<CString> = quote_qualified_identifier(schema, name);
     /// The time now.
     pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
+}
+
+/// The collation with a name, which may be qualified; raises an error if it does not exist.
+pub fn collation_named(names: NodeList<'_, pg_sys::String>) -> pg_sys::Oid {
+    let names: NodeList<'_, _> = names.iter().collect();
+    // SAFETY: a guarded catalog lookup with a list of strings only.
+    unsafe { pg_sys::get_collation_oid(names.as_ptr(), false) }
+}
+
+/// The value of a setting, in the form that SET takes; None if there is no such setting.
+pub fn setting(name: &CStr) -> Option<CString> {
+    // SAFETY: a guarded call with a string, which returns a string or null.
+    unsafe { copied(pg_sys::GetConfigOption(name.as_ptr(), true, false)) }
+}
+
+/// A copy of the type cache's entry, with these TYPECACHE_ fields. The cache changes its own entry in place.
+pub fn type_entry(type_oid: pg_sys::Oid, fields: u32) -> pg_sys::TypeCacheEntry {
+    // SAFETY: a guarded call, which returns an entry; entries stay.
+    unsafe { *pg_sys::lookup_type_cache(type_oid, fields.cast_signed()) }
+}
+
+/// Whether an expression of the first type can be assigned to a column of the second.
+pub fn can_assign(given: pg_sys::Oid, wanted: pg_sys::Oid) -> bool {
+    // SAFETY: a guarded call with one type of each kind.
+    unsafe {
+        pg_sys::can_coerce_type(1, &raw const given, &raw const wanted, pg_sys::CoercionContext::COERCION_ASSIGNMENT)
+    }
+}
+
+/// The type of a relation's column, its modifier and its collation.
+pub fn column_type(relation: pg_sys::Oid, attnum: i16) -> (pg_sys::Oid, i32, pg_sys::Oid) {
+    let (mut type_oid, mut typmod, mut collation) = (pg_sys::InvalidOid, -1, pg_sys::InvalidOid);
+    // SAFETY: a guarded catalog lookup.
+    unsafe { pg_sys::get_atttypetypmodcoll(relation, attnum, &raw mut type_oid, &raw mut typmod, &raw mut collation) };
+    (type_oid, typmod, collation)
+}
+
+/// Whether a relation has a column with a name.
+pub fn has_column(relation: pg_sys::Oid, name: &CStr) -> bool {
+    column_number(relation, name) > 0
+}
+
+/// The operator for equality in a family of B-tree operators; InvalidOid if it has none for this type.
+pub fn equality_in(family: pg_sys::Oid, type_oid: pg_sys::Oid) -> pg_sys::Oid {
+    member(family, type_oid, type_oid, pg_sys::BTEqualStrategyNumber as i16)
+}
+
+/// Whether a column of a relation is generated.
+pub fn is_generated(relation: pg_sys::Oid, attnum: i16) -> bool {
+    attnum > 0 && generation(relation, attnum) != 0
 }
 
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
@@ -248,6 +327,12 @@ pub fn quoted(name: &CStr) -> CString {
     unsafe { copied(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
 }
 
+/// A string as a literal of SQL.
+pub fn literal(string: &CStr) -> CString {
+    // SAFETY: a guarded call with a string, which returns a string.
+    unsafe { copied(pg_sys::quote_literal_cstr(string.as_ptr())) }.unwrap_or_default()
+}
+
 /// The name of an object with its schema, quoted.
 pub fn qualified(schema: &CStr, name: &CStr) -> CString {
     quote(schema, name).unwrap_or_default()
@@ -256,6 +341,30 @@ pub fn qualified(schema: &CStr, name: &CStr) -> CString {
 /// Schema and name of a relation, quoted, if it exists.
 pub fn qualified_name(relation: pg_sys::Oid) -> Option<CString> {
     relation_names(relation).map(|(schema, name)| qualified(&schema, &name))
+}
+
+/// The function with this name, which may be qualified and have argument types; raises an error unless exactly one matches. A
+/// number, or a dash for none, is not looked up.
+pub fn function_by_name(name: &CStr) -> pg_sys::Oid {
+    let (input, kind) = if name.to_bytes().contains(&b'(') {
+        (pg_sys::F_REGPROCEDUREIN, pg_sys::REGPROCEDUREOID)
+    } else {
+        (pg_sys::F_REGPROCIN, pg_sys::REGPROCOID)
+    };
+    // SAFETY: a guarded call of an input function with a string.
+    let function = unsafe { pg_sys::OidInputFunctionCall(input.into(), name.as_ptr().cast_mut(), kind, -1) };
+    pg_sys::Oid::from((function.value() & 0xffff_ffff) as u32)
+}
+
+/// The function with this name and these argument types; InvalidOid unless exactly one matches. Raises an error only for a
+/// malformed name.
+pub fn find_function(name: &CStr) -> pg_sys::Oid {
+    // SAFETY: guarded calls with a string.
+    let found = unsafe {
+        let text = pg_sys::cstring_to_text(name.as_ptr());
+        pgrx::direct_function_call_as_datum(pg_sys::to_regprocedure, &[Some(pg_sys::Datum::from(text))])
+    };
+    found.map_or(pg_sys::InvalidOid, |oid| pg_sys::Oid::from((oid.value() & 0xffff_ffff) as u32))
 }
 
 /// The function of a schema with these argument types; InvalidOid if it does not exist.

@@ -36,6 +36,12 @@ impl MemoryContext {
         unsafe { MemoryContext::from_raw(pg_sys::CurTransactionContext) }
     }
 
+    /// The context that ends with the current transaction, after all its subtransactions.
+    pub fn of_top_transaction() -> MemoryContext {
+        // SAFETY: a variable of this backend, which is not null in a transaction.
+        unsafe { MemoryContext::from_raw(pg_sys::TopTransactionContext) }
+    }
+
     /// The context of an executor state, in which its plan and its relations are.
     ///
     /// # Safety

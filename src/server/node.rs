@@ -146,6 +146,24 @@ impl<'a, T> Node<'a, T> {
         }
     }
 
+    /// The conditions that AND joins in an expression (`make_ands_implicit`). Guarded.
+    pub fn conjuncts(self) -> NodeList<'a> {
+        // SAFETY: a guarded call on an expression, which returns a list.
+        unsafe { NodeList::from_raw(pg_sys::make_ands_implicit(self.as_ptr().cast())) }
+    }
+
+    /// Whether an expression or a query calls a volatile function. Guarded.
+    pub fn is_volatile(self) -> bool {
+        // SAFETY: a guarded call on a tree.
+        unsafe { pg_sys::contain_volatile_functions(self.node().as_ptr()) }
+    }
+
+    /// Whether an expression calls a function that is not immutable. Guarded.
+    pub fn is_mutable(self) -> bool {
+        // SAFETY: a guarded call on a tree.
+        unsafe { pg_sys::contain_mutable_functions(self.node().as_ptr()) }
+    }
+
     /// Whether `test` holds for a function that this node calls, without the nodes below it. Guarded.
     pub fn calls(self, mut test: impl FnMut(pg_sys::Oid) -> bool) -> bool {
         // SAFETY: a guarded call; `visit_function` gets the closure, which outlives it.
@@ -395,18 +413,6 @@ impl Returned for Vec<pg_sys::Oid> {
     }
 }
 
-/// Makes a list. Guarded.
-impl<'a, T: Tagged> FromIterator<Node<'a, T>> for NodeList<'a, T> {
-    fn from_iter<I: IntoIterator<Item = Node<'a, T>>>(nodes: I) -> Self {
-        let mut list = std::ptr::null_mut();
-        for node in nodes {
-            // SAFETY: a guarded call on a list that is made here.
-            list = unsafe { pg_sys::lappend(list, node.as_ptr().cast()) };
-        }
-        NodeList(list, PhantomData)
-    }
-}
-
 // SAFETY: all nodes begin with these structs.
 unsafe impl Tagged for pg_sys::Node {
     fn is_tag(_: NodeTag) -> bool {
@@ -500,7 +506,8 @@ nodes! {
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
     TargetEntry = T_TargetEntry { expr: one Node, name(resname): text CStr }
     RangeTblEntry = T_RangeTblEntry { subquery: maybe Query, functions: many RangeTblFunction }
-    RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node }
+    RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node, types(funccoltypes): many Node }
+    TableFunc = T_TableFunc { types(coltypes): many Node }
     RangeTblRef = T_RangeTblRef {}
     FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
     EState = T_EState {
@@ -509,7 +516,9 @@ nodes! {
         routed(es_tuple_routing_result_relations): many ResultRelInfo
     }
     ResultRelInfo = T_ResultRelInfo {}
-    ForeignScanState = T_ForeignScanState { state(ss.ps): base PlanState }
+    ForeignScanState = T_ForeignScanState {
+        state(ss.ps): base PlanState, plan(ss.ps.plan): one ForeignScan, routines(fdwroutine): maybe FdwRoutine
+    }
     PlanState { lefttree: maybe PlanState, estate(state): one EState }
     FieldSelect = T_FieldSelect {}
     Query = T_Query {
@@ -579,7 +588,9 @@ nodes! {
     ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
     Join = T_NestLoop | T_MergeJoin | T_HashJoin {}
     ModifyTable = T_ModifyTable { targets(resultRelations): many Node }
-    ImportForeignSchemaStmt = T_ImportForeignSchemaStmt {}
+    ImportForeignSchemaStmt = T_ImportForeignSchemaStmt {
+        schema(remote_schema): text CStr, server(server_name): text CStr, options: many DefElem
+    }
     Result = T_Result {}
     SubqueryScan = T_SubqueryScan { subplan: one Plan }
 }

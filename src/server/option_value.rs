@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
 
+use super::node::{Node, NodeList};
 use crate::error::{Error, Result};
 
 /// The page of the documentation that describes the options of functions.
@@ -194,16 +195,19 @@ impl OptionValue {
     }
 }
 
-/// Returns the names and values of a list of DefElems.
+/// Returns the names and values of options. Guarded.
+pub fn stored(list: NodeList<'_, pg_sys::DefElem>) -> Vec<(String, Vec<u8>)> {
+    let name = |option: Node<'_, pg_sys::DefElem>| text(option.name().unwrap_or_default().to_bytes()).into_owned();
+    // SAFETY: a guarded call, which returns a string.
+    let value = |option: Node<'_, pg_sys::DefElem>| unsafe { CStr::from_ptr(pg_sys::defGetString(option.as_ptr())) };
+    list.iter().map(|option| (name(option), value(option).to_bytes().to_vec())).collect()
+}
+
+/// The options in the array of a catalog. Guarded.
 ///
 /// # Safety
-/// A valid list of DefElems with string arguments, or null; a guarded frame.
-pub unsafe fn stored(list: *mut pg_sys::List) -> Vec<(String, Vec<u8>)> {
-    // SAFETY: each element of such a list is a DefElem with a name and a string; a guarded call.
-    unsafe {
-        let elements = PgList::<pg_sys::DefElem>::from_pg(list);
-        let string = |s: *const std::ffi::c_char| CStr::from_ptr(s).to_bytes().to_vec();
-        let name = |e: *mut pg_sys::DefElem| text(&string((*e).defname)).into_owned();
-        elements.iter_ptr().map(|e| (name(e), string(pg_sys::defGetString(e)))).collect()
-    }
+/// An array of texts `name=value`.
+pub unsafe fn stored_in(array: pg_sys::Datum) -> Vec<(String, Vec<u8>)> {
+    // SAFETY: a guarded call with such an array, which returns a list.
+    stored(unsafe { NodeList::from_raw(pg_sys::untransformRelOptions(array)) })
 }

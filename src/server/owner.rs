@@ -18,7 +18,7 @@ use super::plain_code::build_is_plain;
 use super::relation::Relation;
 use super::role::has_privileges_of;
 use super::session_state::SessionState;
-use super::unguarded::{self as c, Opaque};
+use super::unguarded as c;
 
 const RESTRICTED: u32 = pg_sys::SECURITY_RESTRICTED_OPERATION;
 
@@ -58,17 +58,17 @@ fn restrict_path(state: SessionState, table: Relation<'_>) {
     unsafe { c::guard(|| compat::restrict_search_path(state.user, owner)) };
 }
 
-/// Runs `body(argument)` like [`as_owner`], in a plain frame, so that its error keeps all fields.
+/// Runs `body` like [`as_owner`], in a plain frame, so that its error keeps all fields.
 ///
 /// # Safety
 /// A plain frame, as the body is.
-pub unsafe fn as_owner_plainly(table: Relation<'_>, body: unsafe extern "C-unwind" fn(Opaque), argument: Opaque) {
+pub unsafe fn as_owner_plainly(table: Relation<'_>, body: impl FnOnce()) {
     // SAFETY: a plain frame; the state has begun a nest level.
     unsafe {
         let (state, owner) = (SessionState::note(), table.owner());
         state.switch_to(owner, RESTRICTED);
         compat::restrict_search_path(state.user, owner);
-        let error = attempt(|| body(argument));
+        let error = attempt(body);
         state.restore();
         if !error.is_null() {
             c::ReThrowError(error);

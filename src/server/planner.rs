@@ -208,3 +208,10 @@ impl<'a> Node<'a, pg_sys::Path> {
         append.or(merge).map_or_else(Vec::new, |paths| paths.iter().collect())
     }
 }
+
+/// The conditions of clauses, without those that are constant (`extract_actual_clauses`). Guarded.
+pub fn conditions<'a>(clauses: NodeList<'a, pg_sys::RestrictInfo>) -> NodeList<'a> {
+    let clauses: NodeList<'_, _> = clauses.iter().collect();
+    // SAFETY: a guarded call on a list of clauses only, which returns a list of expressions.
+    unsafe { NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false)) }
+}

@@ -245,6 +245,13 @@ impl OpenRelation {
         OpenRelation { relation, released: NO_LOCK }
     }
 
+    /// Opens the table or view that a statement names, and keeps the lock. Guarded.
+    pub fn named(name: Node<'_, pg_sys::RangeVar>, lock: u32) -> OpenRelation {
+        // SAFETY: a guarded call with a name, which returns an open relation. It is closed by Drop.
+        let relation = unsafe { Relation::from_raw(pg_sys::table_openrv(name.as_ptr(), lock.cast_signed())) };
+        OpenRelation { relation, released: NO_LOCK }
+    }
+
     /// Opens a relation of which this process has a lock. Guarded.
     pub fn locked(oid: pg_sys::Oid) -> OpenRelation {
         OpenRelation::open(oid, pg_sys::NoLock)

@@ -70,12 +70,49 @@ pub fn require(relation: pg_sys::Oid, privilege: u32) {
     }
 }
 
+/// Raises unless the current user has a privilege on a relation, or on one of its columns. Guarded.
+pub fn require_some(relation: pg_sys::Oid, privilege: u32) {
+    let (user, privilege) = (current_user(), privilege as pg_sys::AclMode);
+    // SAFETY: guarded catalog lookups.
+    let [all, any] = unsafe {
+        let any = pg_sys::AclMaskHow::ACLMASK_ANY;
+        [
+            pg_sys::pg_class_aclcheck(relation, user, privilege),
+            pg_sys::pg_attribute_aclcheck_all(relation, user, privilege, any),
+        ]
+    };
+    if ![all, any].contains(&pg_sys::AclResult::ACLCHECK_OK) {
+        refuse_right(relation, all);
+    }
+}
+
+/// Whether the current code runs as the owner of a table, and must have no effects that last. Guarded.
+pub fn is_restricted() -> bool {
+    // SAFETY: a guarded call, which reads a variable of this process.
+    unsafe { pg_sys::InSecurityRestrictedOperation() }
+}
+
+/// The user that SET ROLE or the session has chosen, whatever function runs. Guarded.
+pub fn outer_user() -> pg_sys::Oid {
+    // SAFETY: a guarded call without arguments.
+    unsafe { pg_sys::GetOuterUserId() }
+}
+
 /// Raises the server's error about a right on a relation that the current user lacks. Guarded.
 pub fn refuse_right(relation: pg_sys::Oid, answer: pg_sys::AclResult::Type) {
     // SAFETY: guarded calls with the name of a relation, or null.
     unsafe {
         let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation));
         pg_sys::aclcheck_error(answer, object, pg_sys::get_rel_name(relation));
+    }
+}
+
+/// Raises unless the current user may call a function of this kind. Guarded.
+pub fn require_execute(function: pg_sys::Oid, kind: pg_sys::ObjectType::Type) {
+    let answer = super::compat::may_execute(function);
+    if answer != pg_sys::AclResult::ACLCHECK_OK {
+        // SAFETY: guarded calls with the name of a function, or null.
+        unsafe { pg_sys::aclcheck_error(answer, kind, pg_sys::get_func_name(function)) };
     }
 }
 

@@ -154,6 +154,13 @@ impl<'a> Slot<'a> {
         unsafe { TupleDesc::from_raw(self.get().tts_tupleDescriptor) }
     }
 
+    /// Makes the arrays the row of the slot (`ExecStoreVirtualTuple`).
+    #[inline(always)]
+    pub fn store(self) {
+        // SAFETY: the slot exists, and its arrays are initialized.
+        unsafe { super::unguarded::store_virtual(self.as_ptr()) }
+    }
+
     /// Sets the TID of the row.
     #[inline]
     pub fn set_tid(self, tid: pg_sys::ItemPointerData) {
@@ -171,7 +178,14 @@ impl<'a> Slot<'a> {
 /// An expression context with memory for one row, that exists as long as `'a`.
 pub type ExprContext<'a> = Handle<'a, pg_sys::ExprContext>;
 
-impl ExprContext<'_> {
+impl<'a> ExprContext<'a> {
+    /// Makes a slot the one that expressions read columns of the input row from.
+    #[inline(always)]
+    pub fn read(self, slot: Slot<'a>) {
+        // SAFETY: the context exists, and the slot as long.
+        unsafe { (*self.as_ptr()).ecxt_scantuple = slot.as_ptr() };
+    }
+
     /// The memory context for one row.
     #[inline(always)]
     pub fn memory(self) -> pg_sys::MemoryContext {

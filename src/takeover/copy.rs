@@ -27,9 +27,10 @@ use std::ffi::c_char;
 use pgrx::pg_sys;
 
 use crate::guc;
+use crate::load::{Load, run_statement};
 use crate::program::where_clause::{self, WhereClause};
 use crate::server::node::Node;
-use crate::server::relation::Relation;
+use crate::server::relation::{OpenRelation, Relation};
 use crate::server::server_text::to_server;
 use crate::server::unguarded as c;
 
@@ -44,7 +45,8 @@ pub unsafe fn take(
     completion: *mut pg_sys::QueryCompletion,
     watched: bool,
 ) -> bool {
-    // SAFETY: the frame is plain, and the statement is valid; results live as long as the current memory context.
+    // SAFETY: the frame is plain, and the statement is valid; results live as long as the current memory context. The load
+    // is used by one step at a time, and not after its memory context is deleted.
     unsafe {
         let Some(statement) = Node::from_raw(statement.cast_mut()).and_then(Node::as_a::<pg_sys::CopyStmt>) else {
             return false;
@@ -53,7 +55,6 @@ pub unsafe fn take(
             return false;
         }
         c::check_stack_depth();
-        let caller = pg_sys::CurrentMemoryContext;
         let Some(relation) = c::guarded(|| consider(statement, watched)) else { return false };
         let mut clause = WhereClause::NONE;
         let state = c::make_parsestate(std::ptr::null_mut());
@@ -69,14 +70,21 @@ pub unsafe fn take(
             c::table_close(relation.as_ptr(), pg_sys::NoLock.cast_signed());
             return false;
         }
-        let few = run::wait(load, relation);
-        let why = (!few.data.is_null()).then_some("The data are smaller than pg_bulk.copy_min_size.");
-        c::guarded(|| report(statement, why));
-        let rows = if few.data.is_null() {
-            run::run(load, caller)
-        } else {
-            few::copy(statement, relation, state, clause.conditions.as_ptr(), few)
-        };
+        let (caller, memory) = (pg_sys::CurrentMemoryContext, (*load).memory);
+        let name = (&raw mut (*(*relation.as_ptr()).rd_rel).relname.data).cast();
+        let few = c::in_context(run::before_first_line, name, || c::guarded(|| run::few_of(&mut *load)));
+        c::guarded(|| report(statement, few.map(|_| "The data are smaller than pg_bulk.copy_min_size.")));
+        if few.is_none() {
+            pg_sys::CurrentMemoryContext = memory.as_ptr();
+            run_statement(load);
+            pg_sys::CurrentMemoryContext = caller;
+        }
+        let mut rows = (*load).measures.counts.loaded;
+        // This drops the load.
+        c::guarded(|| memory.delete());
+        if let Some(data) = few {
+            rows = few::copy(statement, relation, state, clause.conditions.as_ptr(), data);
+        }
         if !completion.is_null() {
             (*completion).commandTag = pg_sys::CommandTag::CMDTAG_COPY;
             (*completion).nprocessed = rows;
@@ -92,30 +100,25 @@ fn consider(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Option<Rela
     // Options and the table come before the condition and the rights: constant folding in the condition may run
     // code, and a library may observe the checks of rights. Core repeats both.
     let options = eligibility::of_statement(statement, watched).and_then(|()| options::of_statement(statement));
-    // SAFETY: a guarded call with a name, which opens the table and locks it.
-    let open = || unsafe { pg_sys::table_openrv(statement.relation, pg_sys::RowExclusiveLock.cast_signed()) };
-    let why = match options {
-        Ok((options, _)) => {
-            // SAFETY: just opened; the table is not used after it is closed. The lock is kept, for core.
-            unsafe {
-                let relation = Relation::from_raw(open());
-                let Err(why) = eligibility::of_table(relation, &options) else { return Some(relation) };
-                pg_sys::table_close(relation.as_ptr(), pg_sys::NoLock.cast_signed());
-                why
-            }
+    let table = statement.table().ok_or_else(String::new);
+    let opened = options.and_then(|(options, _)| {
+        // The lock is kept, for core.
+        let relation = OpenRelation::named(table?, pg_sys::RowExclusiveLock);
+        eligibility::of_table(relation.get(), &options)?;
+        Ok(relation)
+    });
+    match opened {
+        // SAFETY: it stays open until the caller closes it.
+        Ok(relation) => Some(unsafe { Relation::from_raw(relation.keep()) }),
+        Err(why) => {
+            report(statement, Some(&why));
+            None
         }
-        Err(why) => why,
-    };
-    report(statement, Some(&why));
-    None
+    }
 }
 
 /// Begins the load of a COPY FROM that was considered. Else null: nothing is done. Guarded.
-fn begin(
-    statement: Node<'_, pg_sys::CopyStmt>,
-    relation: Relation<'static>,
-    clause: WhereClause,
-) -> *mut crate::load::Load {
+fn begin(statement: Node<'_, pg_sys::CopyStmt>, relation: Relation<'static>, clause: WhereClause) -> *mut Load {
     run::begin(statement, relation, clause).unwrap_or_else(|why| {
         report(statement, Some(&why));
         std::ptr::null_mut()

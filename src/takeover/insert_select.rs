@@ -138,7 +138,7 @@ fn add(output: PlannedRelation<'_>, modify: Node<'_, pg_sys::ModifyTablePath>, i
     (path.path.pathtarget, path.path.rows) = (modify.path.pathtarget, modify.path.rows);
     path.path.startup_cost = modify.path.startup_cost * SHARE_OF_COST;
     path.path.total_cost = modify.path.total_cost * SHARE_OF_COST;
-    path.custom_private = Insertion::all_to_list(insertions);
+    path.custom_private = Insertion::all_to_list(insertions).as_ptr();
     // SAFETY: guarded calls; the fields of paths.
     unsafe {
         // The planner frees a dominated path, and the new path refers to this one.

@@ -11,8 +11,13 @@
 #![cfg_attr(
     not(test),
     deny(
-        clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::todo,
-        clippy::unimplemented, clippy::indexing_slicing
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::indexing_slicing
     )
 )]
 

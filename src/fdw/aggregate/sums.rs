@@ -7,8 +7,8 @@ use pgrx::pg_sys;
 use super::accumulator::{Accumulator, AggregateKind};
 use crate::fdw::private::Aggregates;
 use crate::rows::row::RowArrays;
-use crate::server::compat;
 use crate::server::relation::Relation;
+use crate::server::role::require_execute;
 
 /// The running aggregates of a scan.
 #[derive(Debug)]
@@ -77,13 +77,9 @@ impl Aggregation {
 
 /// Raises unless the user may execute the function, as ExecInitAgg. Guarded.
 fn check_rights(function: pg_sys::Oid) {
-    let answer = compat::may_execute(function);
-    // SAFETY: guarded calls.
+    require_execute(function, pg_sys::ObjectType::OBJECT_AGGREGATE);
+    // SAFETY: a variable of this process, and a guarded call.
     unsafe {
-        if answer != pg_sys::AclResult::ACLCHECK_OK {
-            let name = pg_sys::get_func_name(function);
-            pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_AGGREGATE, name);
-        }
         let hook = pg_sys::object_access_hook;
         if hook.is_some() {
             pg_sys::RunFunctionExecuteHook(function);

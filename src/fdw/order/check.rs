@@ -8,6 +8,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::Ordered;
 use crate::error::Error;
 use crate::rows::row::RowArrays;
+use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{Relation, attribute_name};
 use crate::server::unguarded;
 
@@ -37,8 +38,7 @@ impl OrderCheck {
         if order.is_empty() {
             return None;
         }
-        // SAFETY: the current context.
-        let context = unsafe { pg_sys::CurrentMemoryContext };
+        let context = MemoryContext::current().as_ptr();
         let compared = |column: &Ordered| {
             let attribute = usize::try_from(column.number - 1).ok()?;
             let form = relation.descriptor().attribute(attribute)?;

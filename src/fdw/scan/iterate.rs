@@ -9,20 +9,22 @@
 //! functions of types without a native decoder, defaults and quals without a guard. The Rust work for a row is in
 //! [`step`](super::step), with one guard for each step. A scan begins in [`open`](super::open).
 
+use std::ffi::CStr;
+
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::Scan;
-use super::open::subtransaction;
 use super::step::{convert_rest, next_decoded};
 use crate::error::{Error, OrRaise, Result};
 use crate::fdw::aggregate::run;
-use crate::fdw::filter::call;
 use crate::fdw::node::ScanNode;
 use crate::fdw::order::{self, IN_ORDER};
 use crate::program::projection::Made;
 use crate::rows::context::copy_context;
 use crate::rows::row::Rows;
 use crate::rows::row::pump::{Pump, RowOutcome};
+use crate::server::database::subtransaction;
+use crate::server::memory_context::MemoryContext;
 use crate::server::points::point_plain;
 use crate::server::slot::Slot;
 use crate::server::unguarded::{self, guarded};
@@ -39,7 +41,8 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
         unguarded::clear_virtual(slot);
         let scan = (*node).fdw_state.cast::<Scan>();
         if (*scan).rows.is_none() {
-            guarded(|| (*scan).open_late((*(*node).ss.ps.state).es_query_cxt).or_raise());
+            let memory = MemoryContext::of_query((*node).ss.ps.state);
+            guarded(|| (*scan).open_late(memory).or_raise());
         }
         let rows = match (*scan).rows.as_mut() {
             Some(rows) => &raw mut *rows,
@@ -76,14 +79,16 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             }
             let mut is_made = true;
             if !filter.is_null() {
-                match call(filter, rows, arrays) {
+                match (*filter).call(rows, arrays) {
                     Made::Row | Made::Tuple(_) => (),
                     Made::Nothing => {
                         (*scan).pump.policy.uncount_row();
                         is_made = false;
                     }
                     Made::Bad(error) => {
-                        guarded(|| (*scan).leave_out(error));
+                        // An error has a message.
+                        let message = CStr::from_ptr((*error).message);
+                        guarded(|| (*scan).leave_out(message));
                         is_made = false;
                     }
                 }

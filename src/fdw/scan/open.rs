@@ -6,13 +6,11 @@
 
 use std::rc::Rc;
 
-use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
 use super::{Scan, SlotSink};
 use crate::error::Result;
 use crate::fdw::aggregate::sums::Aggregation;
-use crate::fdw::filter;
 use crate::fdw::node::ScanNode;
 use crate::fdw::options::TableOptions;
 use crate::fdw::order::OrderCheck;
@@ -24,6 +22,8 @@ use crate::program::copy_question;
 use crate::rows::ragged::Ragged;
 use crate::rows::row::pump::{Policy, Pump};
 use crate::rows::row::{Rows, leaders_rows};
+use crate::server::database::{process_number, subtransaction};
+use crate::server::memory_context::MemoryContext;
 use crate::server::option_value::HeaderOption;
 use crate::server::progress::Progress;
 use crate::server::relation::Relation;
@@ -51,19 +51,18 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
     if flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 {
         return Ok(());
     }
-    // SAFETY: the executor has the relation open until the query ends, and so as long as the scan.
-    let relation: Relation<'static> = unsafe { Relation::from_raw(node.relation().as_ptr()) };
+    // SAFETY: the scan ends with the node.
+    let (row, econtext, relation) = unsafe { node.parts() };
     let (relid, estate) = (relation.oid(), node.estate());
     let options = TableOptions::of_table(relid)?;
     let private = Private::of(node.private());
     let order = OrderCheck::new(&private.order, relation);
-    let filter = filter::begin(&options, relation, estate)?;
+    let filter = options.filter.as_ref().map(|filter| filter.begin(relation, &options.copy, estate)).transpose()?;
     // EvalPlanQual rechecks its own rows with the node's quals, so these stay in the plan state, and nothing is read
     // unless a row is requested.
     let rechecks = !estate.es_epq_active.is_null();
     // A worker of a parallel scan receives the leader's file before it opens it.
-    // SAFETY: a variable of this process.
-    let receives_file = unsafe { pg_sys::ParallelWorkerNumber } >= 0 && node.is_parallel_aware();
+    let receives_file = process_number() > 0 && node.is_parallel_aware();
     let mut rows = None;
     if !rechecks && !receives_file {
         copy_question::may_read(options.location()?);
@@ -77,8 +76,7 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
     let arrays = match &mut aggregation {
         // SAFETY: the scan keeps the aggregation, whose arrays stay where they are.
         Some(aggregation) => unsafe { aggregation.arrays() },
-        // SAFETY: the scan ends with the node.
-        None => unsafe { node.arrays() },
+        None => row,
     };
     // Columns that are not read are NULL in every row.
     arrays.clear();
@@ -92,8 +90,7 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
             Some(filter) => filter.arguments(),
             None => arrays,
         },
-        // SAFETY: the scan ends with the node.
-        econtext: unsafe { node.econtext() },
+        econtext,
         wanted: private.wanted,
         has_qual: !qual.is_null(),
         has_filter: filter.is_some(),
@@ -126,12 +123,6 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
     Ok(())
 }
 
-/// The current subtransaction.
-pub(super) fn subtransaction() -> pg_sys::SubTransactionId {
-    // SAFETY: a guarded call, which reads a variable of this process.
-    unsafe { pg_sys::GetCurrentSubTransactionId() }
-}
-
 impl Scan {
     /// Opens the leader's files in a worker, or the file that the leader has open as `leaders`, in this encoding. Guarded.
     pub fn open_in_worker(
@@ -162,9 +153,10 @@ impl Scan {
     }
 
     /// Opens the file that BeginForeignScan has left closed. `memory` is the query's. Guarded.
-    pub(super) fn open_late(&mut self, memory: pg_sys::MemoryContext) -> Result<()> {
-        // SAFETY: the query's memory context, which outlives the rows.
-        let rows = unsafe { PgMemoryContexts::For(memory).switch_to(|_| open_rows(self.relation, &self.options)) }?;
+    pub(super) fn open_late(&mut self, memory: MemoryContext) -> Result<()> {
+        let within = memory.enter();
+        let rows = open_rows(self.relation, &self.options)?;
+        drop(within);
         self.begun_in = subtransaction();
         self.begin(rows);
         Ok(())

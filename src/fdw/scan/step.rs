@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::PgSqlErrorCode as Code;
 
 use super::Scan;
 use crate::error::{Error, OrRaise};
@@ -38,17 +38,12 @@ impl Scan {
         }
     }
 
-    /// Rejects the record that the filter has raised an error for. Guarded.
-    ///
-    /// # Safety
-    /// A caught error.
-    pub(super) unsafe fn leave_out(&mut self, error: *const pg_sys::ErrorData) {
+    /// Rejects the record that the filter has raised an error for, with this message. Guarded.
+    pub(super) fn leave_out(&mut self, message: &CStr) {
         self.pump.policy.uncount_row();
         let Policy { tolerance, .. } = &mut self.pump.policy;
         if let Some(rows) = self.rows.as_mut().filter(|_| tolerance.verbosity == Verbosity::Verbose) {
-            // SAFETY: an error has a message.
-            let text = from_server(unsafe { CStr::from_ptr((*error).message) });
-            rows.note_record(&Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, text));
+            rows.note_record(&Error::new(Code::ERRCODE_SUCCESSFUL_COMPLETION, from_server(message)));
         }
         tolerance.count().or_raise();
     }

@@ -267,7 +267,9 @@ impl Statement {
             let _memory = MemoryContext::of_query(self.estate).enter();
             let load = &*executor.estate();
             let lists = [
-                load.es_opened_result_relations, load.es_tuple_routing_result_relations, load.es_trig_target_relations,
+                load.es_opened_result_relations,
+                load.es_tuple_routing_result_relations,
+                load.es_trig_target_relations,
             ];
             for list in lists {
                 for from in PgList::<pg_sys::ResultRelInfo>::from_pg(list).iter_ptr() {

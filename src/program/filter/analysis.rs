@@ -18,7 +18,7 @@ use super::signature::{Signature, arguments};
 use crate::error::{Error, OrRaise, Result};
 use crate::program::assignment::{assign, complain};
 use crate::program::{Nodes, mapping};
-use crate::server::lookup::{result_of, signature_of, type_name};
+use crate::server::lookup::{base_type, result_of, signature_of, type_name};
 use crate::server::node::make;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{Relation, TupleDesc};
@@ -111,8 +111,7 @@ impl FilterAnalysis {
         }
         let is_domain = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE_DOMAIN;
         if is_domain {
-            // SAFETY: a guarded catalog lookup.
-            result_type = unsafe { pg_sys::getBaseType(result_type) };
+            result_type = base_type(result_type);
         }
         let places = places(relation, function, result, result_type)?;
         let analysis = FilterAnalysis {

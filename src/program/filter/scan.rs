@@ -22,9 +22,9 @@ use crate::error::Result;
 use crate::program::projection::{Made, Projection, filter};
 use crate::rows::column::Column;
 use crate::rows::hazard::Hazards;
-use crate::rows::row::RowArrays;
+use crate::rows::row::{RowArrays, Rows};
 use crate::rows::soft::OnError;
-use crate::server::lookup::result_of;
+use crate::server::lookup::{find_function, function_schema, is_temporary_schema, result_of};
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation, TupleDesc};
@@ -38,7 +38,7 @@ const ANYBODY: pg_sys::Oid = pg_sys::Oid::from_u32(pg_sys::BOOTSTRAP_SUPERUSERID
 /// The function of a foreign table's option, whatever the search path and the rights to its schema. Guarded.
 pub fn function_of(name: &CStr) -> Result<pg_sys::Oid> {
     let function = as_role(ANYBODY, || resolve(name))?;
-    if is_temporary(function) {
+    if is_temporary_schema(function_schema(function)) {
         // Each session would have its own.
         return Err(super::no_filter(function, "It is a temporary function."));
     }
@@ -47,19 +47,7 @@ pub fn function_of(name: &CStr) -> Result<pg_sys::Oid> {
 
 /// The function of a foreign table's option; InvalidOid unless exactly one function matches. Guarded.
 pub fn known(name: &CStr) -> pg_sys::Oid {
-    // SAFETY: guarded calls; to_regprocedure raises only for malformed names.
-    let look = || unsafe {
-        let text = pg_sys::cstring_to_text(name.as_ptr());
-        let answer = pgrx::direct_function_call_as_datum(pg_sys::to_regprocedure, &[Some(pg_sys::Datum::from(text))]);
-        answer.map_or(pg_sys::InvalidOid, |oid| pg_sys::Oid::from((oid.value() & 0xffff_ffff) as u32))
-    };
-    as_role(ANYBODY, look)
-}
-
-/// Is the function in a session's temporary schema? Guarded.
-fn is_temporary(function: pg_sys::Oid) -> bool {
-    // SAFETY: guarded catalog lookups.
-    unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_func_namespace(function)) }
+    as_role(ANYBODY, || find_function(name))
 }
 
 /// The columns of the file: the arguments. Guarded; allocates in the current memory context.
@@ -103,16 +91,15 @@ impl RowFilter {
         on_error: OnError,
         estate: Node<'_, pg_sys::EState>,
     ) -> Result<RowFilter> {
-        // SAFETY: a query that is executed has this memory.
-        let memory = unsafe { MemoryContext::of_query(estate.as_ptr()) };
+        // SAFETY: a query that is executed has this memory. A guarded call allocates the context there.
+        let (memory, econtext) =
+            unsafe { (MemoryContext::of_query(estate.as_ptr()), pg_sys::CreateExprContext(estate.as_ptr())) };
         let within = memory.enter();
         // Initializing expressions checks EXECUTE. The search path is the session's, which the function's body may use.
         check(function)?;
         // SAFETY: the closure owns nothing.
         let nodes = unsafe { c::guard(|| analyze(relation, function)) };
         let projection = Projection::over(nodes, super::descriptor(function, relation)?, &[], on_error, memory);
-        // SAFETY: a guarded call with an executor state.
-        let econtext = unsafe { pg_sys::CreateExprContext(estate.as_ptr()) };
         drop(within);
         Ok(RowFilter { projection, econtext })
     }
@@ -121,21 +108,25 @@ impl RowFilter {
     pub fn arguments(&self) -> RowArrays<'static> {
         self.projection.arrays()
     }
-}
 
-/// Makes the table's row from the arguments. The values live until the next row.
-///
-/// # Safety
-/// A plain frame; a valid filter that nothing else uses, and arrays of the table's row.
-pub unsafe fn make(this: *const RowFilter, arrays: RowArrays) -> Made {
-    // SAFETY: the frame is plain; nothing here has a destructor.
-    unsafe {
-        let econtext = (*this).econtext;
-        let memory = pg_sys::CurrentMemoryContext;
-        c::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-        pg_sys::CurrentMemoryContext = (*econtext).ecxt_per_tuple_memory;
-        let made = filter(&raw const (*this).projection, econtext, arrays, false);
-        pg_sys::CurrentMemoryContext = memory;
-        made
+    /// Calls the function for the record whose fields were converted to its arguments. The values of the table's row live
+    /// until the next row.
+    ///
+    /// # Safety
+    /// A plain frame; the rows of the file, and arrays of the table's row. COPY's context is pushed.
+    pub unsafe fn call(&self, rows: *mut Rows, arrays: RowArrays) -> Made {
+        // SAFETY: the frame is plain; nothing here has a destructor.
+        unsafe {
+            // Errors in the function are about the line, which may hold data that the user may not see.
+            let before = ((*rows).context.is_discreet, (*rows).context.is_converting);
+            ((*rows).context.is_discreet, (*rows).context.is_converting) = (true, false);
+            let memory = pg_sys::CurrentMemoryContext;
+            c::MemoryContextReset((*self.econtext).ecxt_per_tuple_memory);
+            pg_sys::CurrentMemoryContext = (*self.econtext).ecxt_per_tuple_memory;
+            let made = filter(&raw const self.projection, self.econtext, arrays, false);
+            pg_sys::CurrentMemoryContext = memory;
+            ((*rows).context.is_discreet, (*rows).context.is_converting) = before;
+            made
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::server::attempt::in_subtransaction;
 use crate::server::background::{self, in_transaction};
 use crate::server::points::point;
 use crate::server::server_text::{copied, from_server};
-use crate::server::unguarded::{self as c, guard, guarded};
+use crate::server::unguarded::guarded;
 
 /// How often the job's lock is tried: a job whose failure is not recorded runs again.
 const TRIES: u32 = 2_000;
@@ -34,15 +34,7 @@ pub fn record_failure(job: &Job, error: &pg_sys::ErrorData) {
     // Before the abort frees the load. Allocates nothing: the error may be a lack of memory, which the abort ends.
     // SAFETY: null, or the load of this transaction, which the abort frees.
     let mut files = unsafe { job.load.as_ref() }.and_then(Load::fate);
-    // SAFETY: guarded calls. As PostgresMain (postgres.c) after an error, for the state that a load can leave behind;
-    // from here on cancel requests are not served.
-    unsafe {
-        guard(|| c::disable_all_timeouts(false));
-        pg_sys::QueryCancelHoldoffCount += 1;
-        pg_sys::InterruptHoldoffCount += 1;
-        pg_sys::AbortCurrentTransaction();
-        pg_sys::InterruptHoldoffCount -= 1;
-    }
+    background::abort_transaction();
     point!("job.aborted");
     if !take(&job.queue.job_lock(job.claimed.id), TRIES) {
         return;
@@ -60,11 +52,9 @@ pub fn record_failure(job: &Job, error: &pg_sys::ErrorData) {
     if let Some(files) = &mut files {
         files.blame(&failure.sqlstate, failure.context.as_deref().unwrap_or_default());
     }
-    // SAFETY: a variable of this process, which a signal handler sets.
-    let is_canceled = || unsafe { std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) } != 0;
     let end = match end(error.sqlerrcode, &job.claimed) {
         // A cancel request since the error ends the job.
-        AttemptEnd::Queued(_) if is_canceled() => AttemptEnd::Canceled,
+        AttemptEnd::Queued(_) if background::is_canceled() => AttemptEnd::Canceled,
         end => end,
     };
     in_transaction(|| {

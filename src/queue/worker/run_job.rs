@@ -20,8 +20,8 @@ use crate::load::definer::Allowed;
 use crate::load::options::given::Given;
 use crate::load::{self, JobNumber, Load, Purpose};
 use crate::server::function::version_1;
-use crate::server::lookup::{function_named, qualified, schema_name};
-use crate::server::server_text::copied;
+use crate::server::lookup::{function_named, literal, qualified, schema_name};
+use crate::server::memory_context::MemoryContext;
 use crate::server::statement::{self, About, Checked, Surroundings};
 use crate::server::unguarded::guarded;
 use crate::server::user_code;
@@ -43,10 +43,6 @@ impl Statement {
     /// The statement of a job. `schema` is the extension's. In a transaction; guarded.
     pub fn of(job: &Claimed, schema: pg_sys::Oid) -> Statement {
         let types = [pg_sys::INT8OID, pg_sys::TEXTOID, pg_sys::TEXTOID, pg_sys::JSONBOID];
-        let literal = |string: &CStr| {
-            // SAFETY: a guarded call with a string, which returns one.
-            unsafe { copied(pg_sys::quote_literal_cstr(string.as_ptr())) }.unwrap_or_default()
-        };
         let name = qualified(&schema_name(schema).unwrap_or_default(), NAME);
         // With type casts, so that no other function of this name matches as well.
         let parts = [
@@ -118,11 +114,9 @@ fn begin() -> *mut Load {
     let number = JobNumber { id: claimed.id, attempt: claimed.attempt };
     let given = Given::Path(&claimed.path);
     let options = claimed.options.clone();
-    // SAFETY: guarded calls. The load is still read after the statement has ended.
-    unsafe {
-        let caller = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
-        *load = load::begin(given, claimed.target, options, &Allowed::ALL, queue.schema, Purpose::Job(number));
-        pg_sys::MemoryContextSwitchTo(caller);
-    }
+    // The load is still read after the statement has ended.
+    let within = MemoryContext::of_top_transaction().enter();
+    *load = load::begin(given, claimed.target, options, &Allowed::ALL, queue.schema, Purpose::Job(number));
+    drop(within);
     *load
 }

@@ -1,10 +1,11 @@
 //! Makes nodes in the current memory context. All functions are guarded.
 
 use std::ffi::CStr;
+use std::marker::PhantomData;
 
 use pgrx::pg_sys::{self, NodeTag};
 
-use super::{Node, NodeList};
+use super::{Node, NodeList, Tagged};
 use crate::server::relation::TupleDesc;
 
 /// A node with these fields.
@@ -83,6 +84,18 @@ pub fn is_not_null<'a>(value: Node<'a>) -> Node<'a, pg_sys::NullTest> {
     unsafe { node(fields) }
 }
 
+/// Parses statements.
+pub fn parsed<'a>(text: &CStr) -> NodeList<'a, pg_sys::RawStmt> {
+    // SAFETY: a guarded call with a string, which returns a list of statements.
+    unsafe { NodeList::from_raw(pg_sys::raw_parser(text.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT)) }
+}
+
+/// A target list of these expressions, each once (`add_to_flat_tlist`).
+pub fn targets<'a>(expressions: NodeList<'a>) -> NodeList<'a, pg_sys::TargetEntry> {
+    // SAFETY: a guarded call on a list of expressions, which makes a list of entries.
+    unsafe { NodeList::from_raw(pg_sys::add_to_flat_tlist(std::ptr::null_mut(), expressions.as_ptr())) }
+}
+
 /// A target list of all attributes of a relation: NULL for dropped ones.
 pub fn columns<'a>(relation: i32, descriptor: TupleDesc<'_>) -> NodeList<'a, pg_sys::TargetEntry> {
     let column = |form: &pg_sys::FormData_pg_attribute| {
@@ -159,5 +172,31 @@ pub fn values<'a>(rows: NodeList<'a, pg_sys::List>, columns: &[Node<'a>]) -> Nod
             fields.colcollations = pg_sys::lappend_oid(fields.colcollations, pg_sys::InvalidOid);
         }
         entry(names, fields)
+    }
+}
+
+/// Makes a list. Guarded.
+impl<'a, T: Tagged> FromIterator<Node<'a, T>> for NodeList<'a, T> {
+    fn from_iter<I: IntoIterator<Item = Node<'a, T>>>(nodes: I) -> Self {
+        nodes.into_iter().map(Some).collect()
+    }
+}
+
+/// Makes a list with null for None. Guarded.
+impl<'a, T: Tagged> FromIterator<Option<Node<'a, T>>> for NodeList<'a, T> {
+    fn from_iter<I: IntoIterator<Item = Option<Node<'a, T>>>>(nodes: I) -> Self {
+        let pointers = nodes.into_iter().map(|node| node.map_or(std::ptr::null_mut(), Node::as_ptr));
+        // SAFETY: guarded calls on a list that is made here.
+        let list = pointers.fold(std::ptr::null_mut(), |list, node| unsafe { pg_sys::lappend(list, node.cast()) });
+        NodeList(list, PhantomData)
+    }
+}
+
+/// Makes a list of integers. Guarded.
+impl FromIterator<i32> for NodeList<'_> {
+    fn from_iter<I: IntoIterator<Item = i32>>(numbers: I) -> Self {
+        // SAFETY: guarded calls on a list that is made here.
+        let append = |list, number| unsafe { pg_sys::lappend_int(list, number) };
+        NodeList(numbers.into_iter().fold(std::ptr::null_mut(), append), PhantomData)
     }
 }

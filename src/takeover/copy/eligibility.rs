@@ -16,6 +16,7 @@ use crate::load::{direct, duplicate::Keep, obstacle, planned_insert};
 use crate::program::mapping::Mapping;
 use crate::program::volatile;
 use crate::rows::column::default_expression;
+use crate::server::database::{is_read_only, is_upgrade};
 use crate::server::expression::Expression;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
@@ -34,21 +35,15 @@ pub fn of_statement(statement: Node<'_, pg_sys::CopyStmt>, watched: bool) -> Ans
     }
     let role =
         if statement.is_program { pg_sys::ROLE_PG_EXECUTE_SERVER_PROGRAM } else { pg_sys::ROLE_PG_READ_SERVER_FILES };
-    // SAFETY: guarded calls, and variables of this process.
-    let (is_read_only, is_upgrade, has_client) = unsafe {
-        (
-            pg_sys::XactReadOnly || pg_sys::IsInParallelMode() || pg_sys::RecoveryInProgress(),
-            pg_sys::IsBinaryUpgrade,
-            pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote,
-        )
-    };
-    if is_read_only {
+    if is_read_only() {
         return no("The transaction is read-only.");
     }
-    if is_upgrade {
+    if is_upgrade() {
         return no("The cluster is being upgraded.");
     }
     let Some(file) = statement.file() else {
+        // SAFETY: a variable of this process.
+        let has_client = unsafe { pg_sys::whereToSendOutput } == pg_sys::CommandDest::DestRemote;
         return if has_client { Ok(()) } else { no("The session has no client.") };
     };
     if !has_privileges_of(role.into()) {

@@ -7,9 +7,8 @@
 //! The callback has no argument, so its data are in a variable of the process. Only one such COPY runs at a time,
 //! because functions cannot COPY FROM STDIN.
 
-use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
 
 use pgrx::pg_sys;
 
@@ -18,54 +17,40 @@ use crate::server::node::Node;
 use crate::server::relation::Relation;
 use crate::server::unguarded as c;
 
-/// Data of a client that has sent all of it.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct Few {
-    /// Null if there are more data, or if their end is unknown.
-    pub data: *mut c_char,
-    pub len: usize,
+/// Does COPY read these bytes the same way from a callback and from a client? Not if data follow a `\.`, since COPY
+/// ignores a client's data after any such line. psql also sends the marker that ends its input.
+pub fn suits(data: &[u8]) -> bool {
+    memchr::memmem::find(data, b"\\.")
+        .is_none_or(|at| matches!(data.get(at + 2..), Some(b"" | b"\n" | b"\r" | b"\r\n")))
 }
 
-impl Few {
-    pub const NONE: Few = Few { data: std::ptr::null_mut(), len: 0 };
-
-    /// Does COPY read these bytes the same way from a callback and from a client? Not if data follow a `\.`, since COPY
-    /// ignores a client's data after any such line. psql also sends the marker that ends its input.
-    pub fn suits(data: &[u8]) -> bool {
-        memchr::memmem::find(data, b"\\.")
-            .is_none_or(|at| matches!(data.get(at + 2..), Some(b"" | b"\n" | b"\r" | b"\r\n")))
-    }
+thread_local! {
+    /// The bytes that the callback has not delivered yet.
+    static REST: Cell<&'static [u8]> = const { Cell::new(&[]) };
 }
-
-/// The bytes that the callback has not delivered yet.
-static REST: AtomicPtr<Few> = AtomicPtr::new(std::ptr::null_mut());
 
 /// # Safety
 /// Called by CopyGetData (copyfromparse.c), with room for `most` bytes.
 unsafe extern "C-unwind" fn deliver(room: *mut c_void, _least: c_int, most: c_int) -> c_int {
-    // SAFETY: set by `copy`, which is running.
-    unsafe {
-        let rest = &mut *REST.load(Relaxed);
-        let count = rest.len.min(usize::try_from(most).unwrap_or(0));
-        room.cast::<c_char>().copy_from_nonoverlapping(rest.data, count);
-        rest.data = rest.data.add(count);
-        rest.len -= count;
-        c_int::try_from(count).unwrap_or(0)
-    }
+    let all = REST.get();
+    let (now, rest) = all.split_at(all.len().min(usize::try_from(most).unwrap_or(0)));
+    REST.set(rest);
+    // SAFETY: there is room for these bytes.
+    unsafe { room.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+    c_int::try_from(now.len()).unwrap_or(0)
 }
 
 /// Runs core's CopyFrom, as DoCopy (copy.c) does after its checks. Returns the number of rows.
 ///
 /// # Safety
 /// A plain frame; an eligible COPY FROM STDIN, its table, which is closed at the end, and the state that its condition
-/// was analyzed with, as DoCopy makes it; data that outlive the call.
+/// was analyzed with, as DoCopy makes it; the data of the client, which outlive the call.
 pub unsafe fn copy(
     statement: Node<'_, pg_sys::CopyStmt>,
     relation: Relation<'static>,
     state: *mut pg_sys::ParseState,
     conditions: *mut pg_sys::List,
-    mut few: Few,
+    data: &'static [u8],
 ) -> u64 {
     let relation = relation.as_ptr();
     // SAFETY: the frame is plain; the callback's data outlive the COPY, which is eligible.
@@ -75,7 +60,7 @@ pub unsafe fn copy(
             c::addRangeTableEntryForRelation(state, relation, lock, std::ptr::null_mut(), false, false);
         }
         compat::insert_into(state, relation, statement.attlist);
-        REST.store(&raw mut few, Relaxed);
+        REST.set(data);
         let (no_file, is_program) = (std::ptr::null(), false);
         let copy = c::BeginCopyFrom(
             state,

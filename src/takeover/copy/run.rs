@@ -4,19 +4,18 @@ use std::ffi::{CString, c_char, c_ulonglong};
 
 use pgrx::{check_for_interrupts, pg_sys};
 
-use super::few::Few;
-use super::{eligibility, options};
+use super::{eligibility, few, options};
 use crate::error::OrRaise;
 use crate::guc;
 use crate::input::source::Location;
 use crate::load::target::{Target, TargetKind};
-use crate::load::{Load, Request, Writer, obstacle, run_statement, source};
+use crate::load::{Load, Request, Writer, obstacle, source};
 use crate::program::where_clause::WhereClause;
 use crate::server::jsonb::Jsonb;
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::Node;
 use crate::server::relation::Relation;
-use crate::server::unguarded::{self as c, Opaque, guarded};
+use crate::server::unguarded::{self as c, Opaque};
 use crate::takeover::insert_select::eligibility::{Answer, no};
 
 /// Makes the load of a COPY FROM into this table and opens its file, or returns the reason why core must run the COPY. A
@@ -65,34 +64,11 @@ pub fn begin(
     Ok(load)
 }
 
-/// Waits for the first data of a client. If a small amount and its end are there, returns the data, allocated in the
-/// current memory context; then the load is over.
-///
-/// # Safety
-/// A plain frame; a load that has begun, and its table.
-pub unsafe fn wait(load: *mut Load, relation: Relation<'static>) -> Few {
-    // SAFETY: the frame is plain, and the table's name outlives the push. With all data, the load is over.
-    unsafe {
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(before_first_line),
-            arg: (&raw mut (*(*relation.as_ptr()).rd_rel).relname.data).cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        let few = guarded(|| few_of(&mut *load));
-        pg_sys::error_context_stack = context.previous;
-        if !few.data.is_null() {
-            guarded(|| (*load).memory.delete());
-        }
-        few
-    }
-}
-
 /// COPY's error context while it waits for the first line.
 ///
 /// # Safety
 /// Called by the server while it makes a message, with the table's name.
-unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
+pub unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
     // SAFETY: the name outlives the push.
     unsafe {
         c::set_errcontext_domain(std::ptr::null());
@@ -100,42 +76,18 @@ unsafe extern "C-unwind" fn before_first_line(name: Opaque) {
     }
 }
 
-/// As [`wait`], but the load remains. Guarded.
-fn few_of(load: &mut Load) -> Few {
+/// Waits for the first data of a client. Returns them if they are a small amount and their end is there, in the current
+/// memory context. Guarded.
+pub fn few_of(load: &mut Load) -> Option<&'static [u8]> {
     // Core's CopyFrom would look up the partitions now, and might find one that was attached during the wait,
     // without an eligibility check. The load has looked them up before the wait, like an ordinary COPY.
     if load.target.kind == TargetKind::Partitioned {
-        return Few::NONE;
+        return None;
     }
-    let Some(rows) = &mut load.rows else { return Few::NONE };
-    let all = rows.stream_mut().source_mut().all_of_few(guc::copy_min_size());
+    let all = load.rows.as_mut()?.stream_mut().source_mut().all_of_few(guc::copy_min_size());
     // Handles a cancel request that came meanwhile.
     check_for_interrupts!();
-    let Some(all) = all.filter(|all| Few::suits(all)) else { return Few::NONE };
-    // SAFETY: a guarded call returns memory for the bytes.
-    let data = unsafe {
-        let data = pg_sys::palloc(all.len() + 1).cast::<c_char>();
-        data.copy_from_nonoverlapping(all.as_ptr().cast(), all.len());
-        data
-    };
-    let few = Few { data, len: all.len() };
+    let few = MemoryContext::current().keep(all.filter(|all| few::suits(all))?.to_vec());
     load.measures.phases.progress.end();
-    few
-}
-
-/// Runs the load, and returns the number of rows.
-///
-/// # Safety
-/// A plain frame, and a load that has begun, whose memory context is a child of `caller`, the current one.
-pub unsafe fn run(load: *mut Load, caller: pg_sys::MemoryContext) -> u64 {
-    // SAFETY: this function's contract covers the load, which is used by one step at a time.
-    unsafe {
-        pg_sys::CurrentMemoryContext = (*load).memory.as_ptr();
-        run_statement(load);
-        pg_sys::CurrentMemoryContext = caller;
-        let rows = (*load).measures.counts.loaded;
-        // This drops the load.
-        guarded(|| (*load).memory.delete());
-        rows
-    }
+    Some(few)
 }

@@ -29,7 +29,9 @@ use crate::load::wrapper::Wrapper;
 use crate::load::{obstacle, planned_insert};
 use crate::program::Nodes;
 use crate::program::volatile;
+use crate::rows::column::default_expression;
 use crate::rows::soft::OnError;
+use crate::server::expression::Expression;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::sequence_default::SequenceDefault;
@@ -163,9 +165,7 @@ pub fn of_select(root: Root<'_>) -> Answer<()> {
 
 /// The foreign tables that the rows come from, one after the other. Guarded.
 fn of_source<'a>(root: Root<'a>, input: Rel<'a>, path: ModifyPath<'a>) -> Answer<Vec<ForeignInput<'a>>> {
-    // SAFETY: a guarded call on sets of the planner.
-    let reads_all = unsafe { pg_sys::bms_equal(input.relids, root.all_baserels) };
-    if input.reloptkind != pg_sys::RelOptKind::RELOPT_BASEREL || !reads_all {
+    if input.reloptkind != pg_sys::RelOptKind::RELOPT_BASEREL || !root.is_only(input) {
         return no("The SELECT does more than read rows.");
     }
     let above = Above { targets: root.processed_tlist(), quals: NodeList::EMPTY, is_plain: true };
@@ -248,12 +248,8 @@ fn of_column(
     {
         return Ok(i32::from(var.varattno));
     }
-    // SAFETY: guarded calls on an open relation, which has this attribute. They make an expression, or null.
-    let default = unsafe {
-        let default = pg_sys::build_column_default(target.as_ptr(), i32::from(attribute.attnum));
-        if default.is_null() { None } else { Node::from_raw(pg_sys::expression_planner(default.cast())) }
-    };
-    let is_default = match default {
+    let default = usize::try_from(attribute.attnum - 1).ok().and_then(|index| default_expression(target, index));
+    let is_default = match default.and_then(Expression::node) {
         // A NULL that a domain must check is not a Const.
         None => expression.as_a::<pg_sys::Const>().is_some_and(|constant| constant.constisnull),
         Some(default) => expression.is_equal(default),

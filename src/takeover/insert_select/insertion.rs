@@ -1,8 +1,6 @@
 //! What an INSERT stores in each column, as the planner passes it to the executor.
 
-use std::ptr::null_mut;
-
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use crate::program::Nodes;
 use crate::program::mapping::Mapping;
@@ -42,31 +40,22 @@ const HEAD: usize = 6;
 
 impl Insertion {
     /// Makes a list that a plan can carry. Guarded.
-    pub fn all_to_list(insertions: &[Insertion]) -> *mut pg_sys::List {
-        let mut list = PgList::<pg_sys::List>::new();
-        insertions.iter().for_each(|insertion| list.push(insertion.to_list()));
-        list.into_pg()
+    pub fn all_to_list<'a>(insertions: &[Insertion]) -> NodeList<'a> {
+        insertions.iter().map(|insertion| insertion.to_list().node()).collect()
     }
 
-    fn to_list(&self) -> *mut pg_sys::List {
-        let mut numbers = null_mut();
-        let mut push = |number: i32| {
-            // SAFETY: a guarded call on a list made here.
-            numbers = unsafe { pg_sys::lappend_int(numbers, number) };
-        };
-        push(self.target.to_u32().cast_signed());
-        push(self.foreign.to_u32().cast_signed());
-        push(i32::try_from(self.place).unwrap_or(0));
-        push(i32::from(self.filters));
-        push(i32::from(self.own.is_some()));
-        push(self.joins.map_or(0, |reach| 1 + reach as i32));
-        self.columns.iter().copied().for_each(push);
+    fn to_list<'a>(&self) -> NodeList<'a> {
+        let head: [i32; HEAD] = [
+            self.target.to_u32().cast_signed(),
+            self.foreign.to_u32().cast_signed(),
+            i32::try_from(self.place).unwrap_or(0),
+            i32::from(self.filters),
+            i32::from(self.own.is_some()),
+            self.joins.map_or(0, |reach| 1 + reach as i32),
+        ];
+        let numbers: NodeList<'_> = head.iter().chain(&self.columns).copied().collect();
         let nodes = self.own.unwrap_or(Nodes::NONE);
-        let mut list = PgList::<pg_sys::List>::new();
-        list.push(numbers);
-        list.push(nodes.targets.as_ptr());
-        list.push(nodes.quals.as_ptr());
-        list.into_pg()
+        [numbers.node(), nodes.targets.node(), nodes.quals.node()].into_iter().collect()
     }
 
     /// Reads a list made by [`Insertion::all_to_list`], or a copy.

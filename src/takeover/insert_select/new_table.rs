@@ -23,6 +23,7 @@ use super::eligibility::{Answer, no, of_tables, without_relabels};
 use super::insertion::{EXPRESSION, Insertion};
 use super::node;
 use super::run;
+use super::translate::to_row;
 use crate::error::OrRaise;
 use crate::guc::{self, DirectInsert};
 use crate::load::wrapper::Wrapper;
@@ -101,7 +102,22 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
         if is_parallel {
             unguarded::ExitParallelMode();
         }
-        load(top, &(*taken).insertion);
+        if let Some(scan) = scan_below(top) {
+            let own = scan.state().as_ptr();
+            let gather = if own == state { null_mut() } else { state };
+            let instruments = [gather, own].map(|node| if node.is_null() { null_mut() } else { (*node).instrument });
+            for instrument in instruments.into_iter().filter(|instrument| !instrument.is_null()) {
+                unguarded::InstrStartNode(instrument);
+            }
+            guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
+            let outcome = run::run(std::slice::from_ref(&(*taken).insertion), None, None, null_mut());
+            (*top.estate().as_ptr()).es_processed = outcome.rows;
+            for instrument in instruments.into_iter().filter(|instrument| !instrument.is_null()) {
+                unguarded::InstrStopNode(instrument, outcome.rows as f64);
+            }
+            node::count_filtered(scan.state(), &outcome);
+            guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
+        }
         if is_parallel {
             unguarded::EnterParallelMode();
         }
@@ -109,40 +125,11 @@ unsafe extern "C-unwind" fn first_row(state: *mut pg_sys::PlanState) -> *mut pg_
     }
 }
 
-/// # Safety
-/// As [`first_row`], with the insertion into its table.
-unsafe fn load(top: Node<'_, pg_sys::PlanState>, insertion: &Insertion) {
-    let Some(scan) = scan_below(top) else { return };
-    // SAFETY: the frame is plain; calls that raise jump past a frame without destructors.
-    unsafe {
-        let own = scan.state().as_ptr();
-        let gather = if own == top.as_ptr() { null_mut() } else { top.as_ptr() };
-        for node in [gather, own] {
-            if !node.is_null() && !(*node).instrument.is_null() {
-                unguarded::InstrStartNode((*node).instrument);
-            }
-        }
-        guarded(|| Wrapper::get().and_then(|wrapper| (wrapper.replace)(scan)).or_raise());
-        let outcome = run::run(std::slice::from_ref(insertion), None, None, null_mut());
-        (*top.estate().as_ptr()).es_processed = outcome.rows;
-        for node in [gather, own] {
-            if !node.is_null() && !(*node).instrument.is_null() {
-                unguarded::InstrStopNode((*node).instrument, outcome.rows as f64);
-            }
-        }
-        node::count_filtered(scan.state(), &outcome);
-        guarded(|| (Wrapper::get().or_raise().count)(scan, outcome.bytes, outcome.rejected));
-    }
-}
-
 /// The plan's expressions, over a row of the foreign table. Guarded.
 fn nodes(scan: Node<'_, pg_sys::ForeignScan>, insertion: &Insertion) -> Nodes {
-    let (targets, quals) = (insertion.entries(scan.plan().targetlist()).copied(), scan.plan().qual().copied());
-    for copy in [targets.node(), quals.node()].into_iter().flatten() {
-        // SAFETY: a guarded call that changes a copy.
-        unsafe { pg_sys::ChangeVarNodes(copy.as_ptr(), scan.scan.scanrelid as _, pg_sys::INDEX_VAR as _, 0) };
-    }
-    Nodes { targets, quals, ..Nodes::NONE }
+    let row = |nodes| to_row(nodes, scan.scan.scanrelid);
+    let targets = insertion.entries(scan.plan().targetlist()).map(row);
+    Nodes { targets: targets.copied(), quals: scan.plan().qual().map(row).copied(), ..Nodes::NONE }
 }
 
 /// The state for a query that a load can run, whose receiver creates a table; else null. Guarded.

@@ -20,10 +20,10 @@ use crate::server::custom_scan::{self, Methods, NO_CALLBACKS};
 use crate::server::explain::Explain;
 use crate::server::lookup::qualified_name;
 use crate::server::memory_context::MemoryContext;
-use crate::server::node::make::{columns, node};
+use crate::server::node::make::{columns, node, targets};
 use crate::server::node::{Node, NodeList};
 use crate::server::planner::Planner;
-use crate::server::relation::OpenRelation;
+use crate::server::relation::{KeptRelation, OpenRelation};
 use crate::server::server_text::to_server;
 
 const NAME: &CStr = c"Direct Insert";
@@ -59,8 +59,7 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
 
 /// Registers the node, so that serialized plans can be read. Called once, when the library is loaded. Guarded.
 pub fn register() {
-    // SAFETY: a guarded call with a table that lives as long as the process.
-    unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN.0) }
+    custom_scan::register(&SCAN);
 }
 
 /// Called by the planner, with a path made by `take_over`, and the plans of the paths below it.
@@ -75,32 +74,31 @@ fn plan_path(
     let mut below = plans.first().and_then(|modify| modify.lefttree());
     let mut insertions = Insertion::all_of_list(path.private().of());
     // An entry for each attribute. The planner labels them in every node except ModifyTable, and EXPLAIN shows them.
-    let targets = root.processed_tlist().map(Node::copy);
+    let list = root.processed_tlist().map(Node::copy);
     let mut quals = NodeList::EMPTY;
     let of_scan = match insertions.first() {
         // The plan's entries are for EXPLAIN only.
-        Some(insertion) if insertion.joins.is_some() => variables_of(targets),
+        Some(insertion) if insertion.joins.is_some() => variables_of(list),
         Some(insertion) if insertion.own.is_none() => {
             while let Some(plan) = below.filter(|plan| plan.tag() == pg_sys::NodeTag::T_Result) {
                 below = plan.lefttree();
             }
             quals = below.map_or(NodeList::EMPTY, |plan| plan.qual().map(Node::copy));
             // Turns the plan's expressions into ones over a row of the foreign table, the only one that the query reads.
-            // SAFETY: a guarded call on a set of the planner.
-            let place = unsafe { pg_sys::bms_singleton_member(root.all_baserels) };
-            columns(place, OpenRelation::locked(insertion.foreign).get().descriptor()).as_ptr()
+            let place = i32::try_from(insertion.place).unwrap_or(0);
+            columns(place, OpenRelation::locked(insertion.foreign).get().descriptor())
         }
         _ => {
             // Each table has its own planned expressions; those of the plan are for EXPLAIN only.
             if !set_conditions(&mut insertions, root, below) {
                 insertions.clear();
             }
-            variables_of(targets)
+            variables_of(list)
         }
     };
-    let mut scan = custom_scan::plan(&SCAN, targets, quals);
-    (scan.custom_scan_tlist, scan.custom_plans) = (of_scan, plans.as_ptr());
-    scan.custom_private = Insertion::all_to_list(&insertions);
+    let mut scan = custom_scan::plan(&SCAN, list, quals);
+    (scan.custom_scan_tlist, scan.custom_plans) = (of_scan.as_ptr(), plans.as_ptr());
+    scan.custom_private = Insertion::all_to_list(&insertions).as_ptr();
     // SAFETY: the fields of a plan.
     Ok(unsafe { node(scan) }.as_ptr().cast())
 }
@@ -129,13 +127,8 @@ fn set_conditions(
 }
 
 /// The variables of a target list, as a target list. Guarded.
-fn variables_of(targets: NodeList<'_, pg_sys::TargetEntry>) -> *mut pg_sys::List {
-    // SAFETY: guarded calls on a list of nodes.
-    unsafe {
-        let variables =
-            pg_sys::pull_var_clause(targets.as_ptr().cast(), pg_sys::PVC_RECURSE_PLACEHOLDERS.cast_signed());
-        pg_sys::add_to_flat_tlist(null_mut(), variables)
-    }
+fn variables_of(list: NodeList<'_, pg_sys::TargetEntry>) -> NodeList<'_, pg_sys::TargetEntry> {
+    targets(list.node().map_or(NodeList::EMPTY, |list| list.variables(pg_sys::PVC_RECURSE_PLACEHOLDERS)))
 }
 
 /// The state of the node.
@@ -150,7 +143,7 @@ struct State {
     /// The plan that joins the file's rows; else null.
     joined: *mut pg_sys::PlanState,
     /// The open foreign tables, so that this session does not change them meanwhile.
-    foreign: &'static [pg_sys::Relation],
+    foreign: Option<&'static mut Vec<KeptRelation>>,
     is_done: bool,
     /// Set when execution begins.
     statement: Option<Statement>,
@@ -207,7 +200,7 @@ fn create_state(_plan: Unused<pg_sys::CustomScan>) -> Result<*mut pg_sys::Node> 
         child: null_mut(),
         why: c"",
         joined: null_mut(),
-        foreign: &[],
+        foreign: None,
         is_done: false,
         statement: None,
         outcome: LoadOutcome::default(),
@@ -236,8 +229,8 @@ fn begin(state: &mut State, estate: Node<'_, pg_sys::EState>, flags: i32) -> Res
     }
     // SAFETY: the state of the execution outlives the node.
     let memory = unsafe { MemoryContext::of_query(estate.as_ptr()) };
-    let open = |insertion: &Insertion| OpenRelation::locked(insertion.foreign).keep();
-    state.foreign = memory.keep(insertions.iter().map(open).collect::<Vec<_>>());
+    state.foreign =
+        Some(memory.keep(insertions.iter().map(|insertion| KeptRelation::locked(insertion.foreign)).collect()));
     state.insertions = memory.keep(insertions);
     match answer {
         Ok(()) if is_run => {
@@ -290,15 +283,11 @@ pub fn count_filtered(node: Node<'_, pg_sys::PlanState>, outcome: &LoadOutcome) 
 
 /// Called by the executor with a state made by [`create_state`].
 fn end(state: &mut State) -> Result<()> {
-    // SAFETY: guarded calls on nodes and tables that `begin` has opened.
-    unsafe {
-        for below in [state.child, state.joined].into_iter().filter(|below| !below.is_null()) {
-            pg_sys::ExecEndNode(below);
-        }
-        for &relation in std::mem::take(&mut state.foreign) {
-            pg_sys::table_close(relation, pg_sys::NoLock.cast_signed());
-        }
+    for below in [state.child, state.joined].into_iter().filter(|below| !below.is_null()) {
+        // SAFETY: a guarded call on a node that `begin` has begun.
+        unsafe { pg_sys::ExecEndNode(below) };
     }
+    state.foreign.take().into_iter().flat_map(std::mem::take).for_each(KeptRelation::close);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 
 use pgrx::pg_sys;
 
-use crate::server::node::{Node, NodeList};
+use crate::server::node::{Node, NodeList, make};
 
 /// A copy in which a subquery's columns are replaced by its target list. Guarded.
 pub fn through_subquery<'a>(node: Node<'a>, place: u32, targets: NodeList<'a, pg_sys::TargetEntry>) -> Node<'a> {
@@ -20,13 +20,8 @@ pub fn to_row(node: Node<'_>, place: u32) -> Node<'_> {
         if !is_column_of(var, place) {
             return None;
         }
-        let copy = var.copy();
-        // SAFETY: a copy that nothing else refers to.
-        unsafe {
-            (*copy.as_ptr()).varno = pg_sys::INDEX_VAR as _;
-            (*copy.as_ptr()).varnosyn = 0;
-        }
-        Some(copy.node())
+        let kind = (var.vartype, var.vartypmod, var.varcollid);
+        Some(make::variable(pg_sys::INDEX_VAR as _, var.varattno, kind).node())
     });
     // SAFETY: a guarded call that completes a copy, as in set_plan_references (setrefs.c).
     unsafe { pg_sys::fix_opfuncids(copy.as_ptr()) };

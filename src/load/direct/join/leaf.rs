@@ -33,8 +33,7 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
 
 /// Registers the node, so that workers can read plans with it. Called once, when the library is loaded. Guarded.
 pub fn register() {
-    // SAFETY: a guarded call with a table that lives as long as the process.
-    unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN.0) }
+    custom_scan::register(&SCAN);
 }
 
 /// Columns of the foreign table by number: those in the conditions, and the other ones that the plan uses.

@@ -422,8 +422,9 @@ impl Process {
         writer.records -= 1;
         if as_value
             && let Some(decoded) = rows.decoded()
+            && let Some(value) = projection.value_mut()
             // SAFETY: the row is new, in the form of these columns.
-            && let Some(value) = unsafe { projection.form_value(rows.column_forms(), decoded) }
+            && let Some(value) = unsafe { value.form(rows.column_forms(), decoded) }
         {
             return InBlock::Value(value);
         }

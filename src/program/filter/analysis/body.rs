@@ -7,23 +7,19 @@
 //!
 //! A function with any other body is called.
 
-use std::ffi::{CString, c_int};
+use std::ffi::CString;
 
 use pgrx::pg_sys;
 
+use super::super::SQL_LANGUAGE;
 use super::super::signature::{argument, is_row};
-use super::super::{FUNCTION, SQL_LANGUAGE};
 use super::{FilterAnalysis, MappedColumn};
 use crate::program::variable;
-use crate::server::lookup::CatalogRow;
+use crate::server::lookup::{CatalogRow, base_type, can_assign, function_name, type_kind};
 use crate::server::node::make;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::TupleDesc;
 use crate::server::unguarded::{self as c, Opaque, guarded};
-
-/// PROVOLATILE_ (pg_proc.h)
-const IMMUTABLE: u8 = b'i';
-const STABLE: u8 = b's';
 
 /// A body to inline.
 #[derive(Debug)]
@@ -42,24 +38,19 @@ impl Body {
     /// Reads a function's body. None if the function must be called. Guarded; allocates in the current memory context.
     pub fn of(function: pg_sys::Oid) -> Option<Body> {
         let row = CatalogRow::<pg_sys::FormData_pg_proc>::find(function)?;
-        let settings = pg_sys::Anum_pg_proc_proconfig as c_int;
-        // SAFETY: a guarded call on a row that is held.
-        let has_settings = || unsafe { !pg_sys::heap_attisnull(row.as_ptr(), settings, std::ptr::null_mut()) };
         // SAFETY: a hook that another library has set, called as core calls it.
         let is_watched = || unsafe { pg_sys::needs_fmgr_hook.is_some_and(|hook| c::guard(|| hook(function))) };
         if row.prolang != pg_sys::Oid::from(SQL_LANGUAGE)
-            || row.prokind.cast_unsigned() != FUNCTION
+            || row.prokind.cast_unsigned() != pg_sys::PROKIND_FUNCTION
             || row.prosecdef
-            || has_settings()
+            || row.has_settings()
             || is_watched()
         {
             return None;
         }
         Some(Body {
-            // SAFETY: a name is NUL-terminated.
-            name: unsafe { std::ffi::CStr::from_ptr(row.proname.data.as_ptr()) }.to_owned(),
-            // SAFETY: a guarded call on a row that is held.
-            row: unsafe { pg_sys::heap_copytuple(row.as_ptr()) },
+            name: function_name(function)?,
+            row: row.copied(),
             text: row.source()?,
             nodes: row.body(),
             volatility: row.provolatile.cast_unsigned(),
@@ -90,35 +81,28 @@ pub unsafe fn inline(analysis: *mut FilterAnalysis) {
     unsafe {
         let Some(body) = (*analysis).body.as_ref() else { return };
         let body = &raw const *body;
+        // The only statement of the body, analyzed; None if it is not a query.
+        let query = || {
+            if (*body).nodes.is_some() {
+                return (*body).parsed();
+            }
+            let text = (*body).text.as_ptr();
+            let parsed =
+                NodeList::<pg_sys::RawStmt>::from_raw(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+            let raw = parsed.first().filter(|_| parsed.len() == 1)?;
+            raw.stmt().as_a::<pg_sys::SelectStmt>()?;
+            let state = c::make_parsestate(std::ptr::null_mut());
+            (*state).p_sourcetext = text;
+            let call = (*analysis).call;
+            let arguments = c::prepare_sql_fn_parse_info((*body).row, call.node().as_ptr(), call.inputcollid);
+            c::sql_fn_parser_setup(state, arguments);
+            Node::from_raw(c::transformTopLevelStmt(state, raw.as_ptr()))
+        };
         c::in_context(while_inlining, body.cast_mut().cast(), || {
-            if let Some(query) = query(analysis, body) {
+            if let Some(query) = query() {
                 guarded(|| (*analysis).take(query));
             }
         });
-    }
-}
-
-/// The only statement of the body, analyzed; None if it is not a query.
-///
-/// # Safety
-/// As [`inline`], with its body.
-unsafe fn query(analysis: *const FilterAnalysis, body: *const Body) -> Option<Node<'static, pg_sys::Query>> {
-    // SAFETY: the frame is plain; analysis and body are valid, and so is what the parser makes.
-    unsafe {
-        if (*body).nodes.is_some() {
-            return (*body).parsed();
-        }
-        let text = (*body).text.as_ptr();
-        let parsed =
-            NodeList::<pg_sys::RawStmt>::from_raw(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
-        let raw = parsed.first().filter(|_| parsed.len() == 1)?;
-        raw.stmt().as_a::<pg_sys::SelectStmt>()?;
-        let state = c::make_parsestate(std::ptr::null_mut());
-        (*state).p_sourcetext = text;
-        let call = (*analysis).call;
-        let arguments = c::prepare_sql_fn_parse_info((*body).row, call.node().as_ptr(), call.inputcollid);
-        c::sql_fn_parser_setup(state, arguments);
-        Node::from_raw(c::transformTopLevelStmt(state, raw.as_ptr()))
     }
 }
 
@@ -134,15 +118,12 @@ impl FilterAnalysis {
         let condition = join.quals();
         // The body must not be more volatile than the function's declaration.
         let is_honest = [query.targets().node(), condition].into_iter().flatten().all(|node| match body.volatility {
-            // SAFETY: a guarded call on an expression.
-            IMMUTABLE => unsafe { !pg_sys::contain_mutable_functions(node.as_ptr()) },
-            // SAFETY: as above.
-            STABLE => unsafe { !pg_sys::contain_volatile_functions(node.as_ptr()) },
+            pg_sys::PROVOLATILE_IMMUTABLE => !node.is_mutable(),
+            pg_sys::PROVOLATILE_STABLE => !node.is_volatile(),
             _ => true,
         });
         let only = columns.first().copied().filter(|_| columns.len() == 1);
-        // SAFETY: a guarded catalog lookup.
-        let is_result = |node: &Node<'_>| unsafe { pg_sys::getBaseType(node.type_oid()) } == self.result_type;
+        let is_result = |node: &Node<'_>| base_type(node.type_oid()) == self.result_type;
         let mut whole = only.filter(is_result);
         if whole.is_none() && only.is_some_and(|node| stands_for_row(node.type_oid(), self.result_type)) {
             return;
@@ -167,13 +148,7 @@ impl FilterAnalysis {
         }
         let descriptor = self.descriptor;
         let column = |at| variable(descriptor, at).map(Node::node);
-        let conditions = condition.map(|node| over_arguments(node, descriptor).as_ptr());
-        // SAFETY: a guarded call on an expression, or null.
-        let conditions = unsafe {
-            NodeList::<pg_sys::Node>::from_raw(pg_sys::make_ands_implicit(
-                conditions.map_or(std::ptr::null_mut(), <*mut pg_sys::Node>::cast),
-            ))
-        };
+        let conditions = condition.map_or(NodeList::EMPTY, |node| over_arguments(node, descriptor).conjuncts());
         // A row argument itself is never NULL.
         let strict = if body.is_strict && !is_row(descriptor) { descriptor.len() } else { 0 };
         let tests = (0..strict).filter_map(column).map(|value| make::is_not_null(value).node());
@@ -205,13 +180,9 @@ fn is_parameter(node: Node<'_>) -> bool {
 
 /// Is the only column of the SELECT, of this type, the whole row (check_sql_fn_retval, functions.c)? Guarded.
 fn stands_for_row(given: pg_sys::Oid, result_type: pg_sys::Oid) -> bool {
-    let assignment = pg_sys::CoercionContext::COERCION_ASSIGNMENT;
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        given != pg_sys::RECORDOID
-            && pg_sys::type_is_rowtype(given)
-            && pg_sys::can_coerce_type(1, &raw const given, &raw const result_type, assignment)
-    }
+    // As type_is_rowtype (lsyscache.c).
+    let is_row = type_kind(base_type(given)) == pg_sys::TYPTYPE_COMPOSITE;
+    given != pg_sys::RECORDOID && is_row && can_assign(given, result_type)
 }
 
 /// Is the query a SELECT of expressions, perhaps with a condition?

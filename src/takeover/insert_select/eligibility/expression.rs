@@ -4,6 +4,7 @@ use pgrx::pg_sys::{self, NodeTag};
 
 use super::{Answer, no};
 use crate::program::volatile;
+use crate::server::lookup::is_generated;
 use crate::server::node::Node;
 
 /// Checks an expression over the rows of the file. `place` is the range table index of the foreign table. Guarded.
@@ -38,8 +39,7 @@ pub fn is_column(var: &pg_sys::Var, place: usize, foreign: pg_sys::Oid) -> bool 
     usize::try_from(var.varno) == Ok(place)
         && var.varlevelsup == 0
         && var.varattno > 0
-        // SAFETY: a guarded catalog lookup.
-        && unsafe { pg_sys::get_attgenerated(foreign, var.varattno) } == 0
+        && !is_generated(foreign, var.varattno)
 }
 
 /// Does an expression call currval or lastval? A load takes many ids at a time without updating these. Guarded.

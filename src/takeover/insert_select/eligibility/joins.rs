@@ -27,9 +27,6 @@ use crate::server::relation::OpenRelation;
 type Root<'a> = Node<'a, pg_sys::PlannerInfo>;
 type Path<'a> = Node<'a, pg_sys::Path>;
 
-/// PROPARALLEL_SAFE (pg_proc.h)
-const SAFE: i8 = b's' as i8;
-
 /// The foreign table on the outer side of a join, and the processes that may run the join.
 #[derive(Debug)]
 pub struct Joins {
@@ -68,7 +65,11 @@ pub fn of_expressions(root: Root<'_>, columns: &[i32]) -> Answer<Reach> {
         if pg_sys::contain_volatile_functions(node) {
             return no("An expression calls a volatile function.");
         }
-        Ok(if pg_sys::max_parallel_hazard(&raw mut query) == SAFE { Reach::Everywhere } else { Reach::Leader })
+        Ok(if pg_sys::max_parallel_hazard(&raw mut query).cast_unsigned() == pg_sys::PROPARALLEL_SAFE {
+            Reach::Everywhere
+        } else {
+            Reach::Leader
+        })
     }
 }
 

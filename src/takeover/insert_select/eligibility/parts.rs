@@ -16,6 +16,7 @@ use crate::error::OrRaise;
 use crate::load::wrapper::Wrapper;
 use crate::server::compat;
 use crate::server::node::{Node, NodeList};
+use crate::server::planner;
 
 const MORE: &str = "The SELECT does more than read rows.";
 
@@ -62,12 +63,11 @@ pub fn gather<'a>(
         NodeTag::T_SubqueryScanPath if is_free => {
             let Some(subroot) = rel.subroot() else { return no(MORE) };
             of_select(subroot)?;
-            // SAFETY: a guarded call on a list of expressions, or null.
-            if unsafe { pg_sys::contain_volatile_functions(subroot.processed_tlist.cast()) } {
+            if subroot.processed_tlist().node().is_some_and(Node::is_volatile) {
                 // The value is computed once in the subquery, but would be computed at each use.
                 return no("A subquery calls a volatile function.");
             }
-            let above = below_subquery(root, rel, above, own_quals(rel));
+            let above = below_subquery(root, rel, above, planner::conditions(rel.conditions()));
             path.below().into_iter().try_for_each(|path| gather(subroot, path, above, found))
         }
         NodeTag::T_ForeignPath if is_free => {
@@ -81,7 +81,7 @@ pub fn gather<'a>(
                 place,
                 is_plain,
                 targets: targets.map(bare),
-                quals: own_quals(rel).concat(quals).map(bare),
+                quals: planner::conditions(rel.conditions()).concat(quals).map(bare),
             });
             Ok(())
         }
@@ -104,12 +104,6 @@ fn is_scan(kind: NodeTag) -> bool {
         NodeTag::T_TidRangeScan,
     ]
     .contains(&kind)
-}
-
-/// A copy of the list of a relation's conditions. Guarded.
-fn own_quals(rel: Rel<'_>) -> NodeList<'_> {
-    // SAFETY: a guarded call on the planner's list, which makes a list.
-    unsafe { NodeList::from_raw(pg_sys::extract_actual_clauses(rel.baserestrictinfo, false)) }
 }
 
 /// Translates a parent's target list and conditions to a child's columns. Guarded.
