@@ -83,5 +83,19 @@ my ($loaded, $memory) = split /\n/, $node->safe_psql('postgres', "SELECT rows_lo
 	SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024");
 is($loaded, "$rows|direct", 'a load with on_error of a type without a decoder');
 cmp_ok($memory, '<=', $most, '... keeps no values');
+
+# So is that of rejects: copies of errors, and values of records that lack fields.
+$node->safe_psql('postgres', "CREATE DOMAIN plain AS text; CREATE TABLE pairs (a plain, b int);
+	COPY (SELECT repeat('x', 1000) FROM generate_series(1, $rows)) TO '$directory/short'");
+append_to_file("$directory/invalid", "\xff\t1\n" x 400_000 . "a\t1\n");
+append_to_file("$directory/short", "a\t1\n");
+for (['invalid', 400_000, '"encoding_errors": "reject"'], ['short', $rows, '"short_rows": "error"'])
+{
+	my ($name, $rejected, $option) = @$_;
+	my ($counts, $used) = split /\n/, $node->safe_psql('postgres', "SELECT rows_loaded, rows_rejected, writer FROM bulk_load('$directory/$name', 'pairs', '{\"workers\": 0, \"on_error\": \"ignore\", $option}');
+		SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s+(\\d+)')::int / 1024");
+	is($counts, "1|$rejected|direct", "a load of $name records");
+	cmp_ok($used, '<=', $most, '... keeps no rejects');
+}
 $node->stop;
 done_testing();

@@ -99,7 +99,8 @@ thread_local! {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        RUNNING.with_borrow_mut(|feeds| feeds.retain(|feed| feed.token != self.token));
+        // A process that ends through exit() has no thread-local values any more.
+        let _ = RUNNING.try_with(|feeds| feeds.borrow_mut().retain(|feed| feed.token != self.token));
     }
 }
 

@@ -148,7 +148,7 @@ impl Process {
         self.policy = policy;
         let writer = &mut self.writer;
         writer.progress.stages.merge(&std::mem::take(&mut old.stream_mut().stages));
-        (writer.progress.round, writer.progress.reported) = (0, 0);
+        (writer.progress.round, writer.progress.reported, writer.progress.file) = (0, 0, 0);
         (writer.chunks, writer.records, writer.rejects) = (Chunks::InOrder, u64::MAX, rejects);
         writer.wide.set_queues(VecDeque::new());
         writer.recipe.projection = projection;

@@ -187,6 +187,7 @@ pub fn next_row<S: Sink>(rows: &mut Rows, policy: &mut Policy, sink: &mut S) -> 
                 if !policy.skips() {
                     sink.reject(rows, policy, &error)?;
                 }
+                leave_out(sink);
                 continue;
             }
             Err(error) => return Err(error),
@@ -218,8 +219,7 @@ pub fn next_row<S: Sink>(rows: &mut Rows, policy: &mut Policy, sink: &mut S) -> 
                 Conversion::Raises => return Ok(RowOutcome::Row),
                 Conversion::LeftOut => {
                     pgrx::check_for_interrupts!();
-                    // SAFETY: the row is left out, and its values are not used.
-                    unsafe { econtext.reset() };
+                    leave_out(sink);
                     continue;
                 }
             }
@@ -230,10 +230,17 @@ pub fn next_row<S: Sink>(rows: &mut Rows, policy: &mut Policy, sink: &mut S) -> 
             && let Err(error) = rows.check_missing()
         {
             sink.reject(rows, policy, &error)?;
+            leave_out(sink);
             continue;
         }
         if sink.finish(rows, policy)? {
             return Ok(if is_short { RowOutcome::Short } else { RowOutcome::Row });
         }
     }
+}
+
+/// Frees the values of a record, and copies of its error.
+fn leave_out(sink: &impl Sink) {
+    // SAFETY: the sink gets no row of the record, and nothing else uses the memory.
+    unsafe { sink.econtext().reset() }
 }
