@@ -247,6 +247,9 @@ fn ask(from: From<'_>, table: (&CStr, &CStr), insertion: Option<Insertion<'_>>, 
     // SAFETY: the fields of a utility statement.
     let plan = unsafe { node(plan) }.as_ptr();
     let (is_answered, rights_hook) = (Cell::new(false), RightsHook::OURS.install());
+    if insertion.is_none() {
+        rights_hook.install();
+    }
     let question = Question { plan, statement, text, insertion, is_answered, rights_hook };
     let error = put(&question);
     let Some(end) = outcome_of(&question, error.as_deref()) else {

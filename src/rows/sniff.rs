@@ -129,7 +129,8 @@ impl SniffedColumn {
 pub fn sniff(location: &Location, request: &Request) -> Result<Sniffed> {
     let (mut request, csv) = (request.clone(), OptionValue::Text(b"csv".to_vec()));
     let is_open = |name: &str| request.bytes_of(name).is_none();
-    if is_open("format") && !["quote", "escape", "lenient_quotes"].into_iter().all(is_open) {
+    let lenient = request.bytes_of("lenient_quotes").is_some_and(|value| !matches!(value, b"false" | b"off" | b"0"));
+    if is_open("format") && (lenient || !is_open("quote") || !is_open("escape")) {
         request.set("format", &csv)?;
     }
     // Invalid options are reported before a file is opened.

@@ -276,10 +276,12 @@ impl Cutter {
         if crosses && range.starts_with(b".") {
             return true;
         }
+        // Behind an unsure edge, a record may begin here, and in text the first byte may be escaped.
         if self.csv {
-            return survey.suspicious || (edge.record == offset && range.starts_with(b"\\."));
+            let may_begin = edge.record == offset || edge.is_unsure;
+            return survey.suspicious || (may_begin && range.starts_with(b"\\."));
         }
-        if crosses { self.has_marker(range, true) } else { survey.suspicious }
+        ((crosses || edge.is_unsure) && self.has_marker(range, true)) || (!crosses && survey.suspicious)
     }
 
     /// Whether `range` may contain an end marker, not counting one at its first byte in CSV. `escape`: in text, the

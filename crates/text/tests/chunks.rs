@@ -130,6 +130,23 @@ fn markers_everywhere() {
     }
 }
 
+/// A marker at a chunk's first byte, behind a CR that may be half of a CRLF.
+#[test]
+fn markers_behind_a_cr() {
+    for d in dialects::regular() {
+        let any = Dialect { line_end: Some(Eol::Any), ..d };
+        for before in [&b"x\r"[..], b"xx\\\r"] {
+            for marker in [&b"\\.\r"[..], b".\r", b"\\\\.\r"] {
+                let range =
+                    [&b"x\r".repeat((BLOCK - before.len()) / 2)[..], &b"y"[..(BLOCK - before.len()) % 2], before]
+                        .concat();
+                let file = [b"1\r", &range[..], marker, &b"z\r".repeat(200)].concat();
+                check(&plan(&any, BLOCK), &file);
+            }
+        }
+    }
+}
+
 /// Messages about invalid bytes near the end of a chunk, or behind it, equal COPY's. COPY looks past a carriage return
 /// even if it ends a line.
 #[test]

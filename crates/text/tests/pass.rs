@@ -4,7 +4,7 @@
 mod dialects;
 
 use dialects::{levels, pass, regular};
-use pg_bulk_text::dialect::Dialect;
+use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::naive;
 use proptest::prelude::*;
 
@@ -30,6 +30,18 @@ fn records_of_one_kind_are_passed_by() {
         // All but the first one, with reads of any size; the last record has no line end.
         assert_eq!(check(&d, &line.repeat(1000), &[64, 1000, 65536]), 999);
         assert_eq!(check(&d, &[&line.repeat(1000)[..], b"1,x,3"].concat(), &[65536]), 999);
+    }
+}
+
+/// Ends of lines of two bytes are not divided where the reader stops to look.
+#[test]
+fn line_ends_where_splitting_stops() {
+    for d in regular() {
+        let d = Dialect { line_end: Some(Eol::Any), ..d };
+        // A record's length divides 4097. Where it has an escape or another number of fields, records are looked at.
+        let last = if d.is_csv() { d.separator.bytes() } else { b"\\x" };
+        let record = [&vec![b'x'; 15 - last.len()], last, b"\r\n"].concat();
+        check(&d, &record.repeat(10_000), &[65536]);
     }
 }
 

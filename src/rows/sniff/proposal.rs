@@ -191,6 +191,8 @@ impl Sniffed {
         for (name, value) in &self.options {
             let value = match value {
                 OptionValue::Text(text) => literal(text),
+                // A foreign table cannot have an empty list.
+                OptionValue::List(words) if words.is_empty() => continue,
                 OptionValue::List(words) => list(words.iter().map(|word| word.to_bytes())),
             };
             options.push([name.as_bytes(), b" ", &value].concat());

@@ -43,7 +43,7 @@ impl Reader {
         if len <= 2 * self.search.nothing_in || len >= self.policy.line_limit || self.pos < self.window.dirty_end() {
             return false;
         }
-        let end = if self.policy.glances { end.min(self.pos + GLANCE) } else { end };
+        let end = if self.policy.glances { self.glance(end) } else { end };
         self.split(scanner, end);
         if self.batch.len == 0 && self.batch.resume == self.pos {
             self.search.nothing_in = len;
@@ -52,6 +52,13 @@ impl Reader {
         // An odd record at the end may only lack its end.
         self.go_to(self.batch.resume);
         true
+    }
+
+    /// The end of the next bytes to split, before `end`. A CR there may belong to a CRLF, which must stay whole.
+    fn glance(&self, end: usize) -> usize {
+        let near = end.min(self.pos + GLANCE);
+        let splits = near < end && self.window.bytes().get(near - 1) == Some(&b'\r');
+        near - usize::from(splits)
     }
 
     /// Sets the start of the next record to `pos`, which is not before the next record of the batch.
