@@ -187,6 +187,12 @@ SQL
 # Nothing must be left afterwards.
 my $leaves = sub {
 	my @files = map { glob $node->data_dir . "/base/pgsql_tmp/$_" } '*';
+	# A thread that decompresses closes the file when its results are not wanted any more.
+	for (1 .. 1000)
+	{
+		last if open_files() !~ m{/0\.members};
+		select undef, undef, undef, 0.01;
+	}
 	return join ' ', scalar(@files), $session->query_safe(q(SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid' AND relation IS DISTINCT FROM 'pg_locks'::regclass)),
 	  $session->query_safe(q(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker')), open_files();
 };
