@@ -33,12 +33,11 @@ fn records_of_one_kind_are_passed_by() {
     }
 }
 
-/// Ends of lines of two bytes are not divided where the reader stops to look.
+/// A CRLF is not divided where the reader stops to look: behind 4,096 bytes, and 4,097 are whole records.
 #[test]
 fn line_ends_where_splitting_stops() {
     for d in regular() {
         let d = Dialect { line_end: Some(Eol::Any), ..d };
-        // A record's length divides 4097. Where it has an escape or another number of fields, records are looked at.
         let last = if d.is_csv() { d.separator.bytes() } else { b"\\x" };
         let record = [&vec![b'x'; 15 - last.len()], last, b"\r\n"].concat();
         check(&d, &record.repeat(10_000), &[65536]);

@@ -27,15 +27,17 @@ enum Storage {
 }
 
 impl Storage {
-    fn of(element: u32) -> Storage {
-        match element {
+    /// None for other types than those of [`oids::ARRAYS`].
+    fn of(element: u32) -> Option<Storage> {
+        Some(match element {
             oids::BOOL => Storage::ByValue(1),
             oids::INT2 => Storage::ByValue(2),
             oids::INT4 | oids::DATE => Storage::ByValue(4),
             oids::INT8 | oids::FLOAT8 | oids::TIMESTAMP | oids::TIMESTAMPTZ => Storage::ByValue(8),
             oids::UUID => Storage::Fixed(16),
-            _ => Storage::Varlena,
-        }
+            oids::NUMERIC | oids::TEXT | oids::VARCHAR => Storage::Varlena,
+            _ => return None,
+        })
     }
 }
 
@@ -62,7 +64,7 @@ pub(super) fn array(field: &[u8], element: u32, decoder: Decoder, arena: &mut Ar
         body.last_chunk_mut::<4>().map(|to| *to = oid)?;
         return Some(datum);
     }
-    let storage = Storage::of(element);
+    let storage = Storage::of(element)?;
     let stored = |datum: Datum| match storage {
         Storage::ByValue(_) => &[],
         // SAFETY: the decoder has made this value, of that length, in the arena below.
