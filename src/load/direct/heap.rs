@@ -454,7 +454,7 @@ impl Heap {
         let tuple = tuple.of(self.relation)?;
         let held = append_lock.take();
         // SAFETY: guarded calls on an open relation, and a tuple of it. Without the free space
-        // map, the row goes to the last page of the file, or behind it.
+        // map, the row is put on the file's last page, or behind it.
         let tid = unsafe {
             if self.bulk.is_null() {
                 let _entered = self.memory.enter();

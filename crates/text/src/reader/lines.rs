@@ -72,7 +72,7 @@ impl Reader {
         }
     }
 
-    /// Whether an end marker has ended the data, and text is behind it. None if what is behind it was not read.
+    /// Whether an end marker has ended the data, and text is behind it. None if the bytes behind it were not read.
     #[must_use]
     pub fn ended_early(&self) -> Option<bool> {
         let behind = self.window.bytes().get(self.pos..).unwrap_or_default();

@@ -305,8 +305,8 @@ pub struct CutState {
     pub odd: bool,
     /// The search ends before a comment. It began at the start of a line.
     stops: bool,
-    /// The search has ended in the line behind the last line end: the line is a comment, or, where quotes count only at both
-    /// ends of a field, a quote is at another position. So the line ends behind are not certain.
+    /// The search has ended in the line behind the last line end. The line is a comment; or a quote is not at an end of its
+    /// field, where quotes count only there. So the line ends behind are not certain.
     pub stopped: bool,
     /// Where quotes count only at both ends of a field: a quote is open at the end. It is data if the bytes end here.
     pub unclosed: bool,

@@ -11,9 +11,9 @@
 //! CSV with a separate escape character, escapes depend on quotes as well. Such a range is searched once the state
 //! before it is known.
 //!
-//! Quotes in comments have no meaning. But behind a line that begins as a comment does, and has an odd number of quotes,
-//! quotes are closed: either the line is a comment, or the quotes before it are open. So only the quotes behind the last
-//! such line count. With lenient quotes, or escapes in a comment, ranges are searched from the start of a record.
+//! Quotes in comments have no meaning. Take a line that begins as a comment does, and has an odd number of quotes. Either
+//! it is a comment, or quotes are open before it. Behind it quotes are closed in both cases. So only the quotes behind the
+//! last such line count. With lenient quotes, or escapes in a comment, ranges are searched from the start of a record.
 
 use super::Scanner;
 use super::kernel::CutState;
@@ -51,7 +51,7 @@ pub struct Survey {
 enum Search {
     /// Backwards, with the sums, if no escape crosses the edge.
     Backwards,
-    /// Backwards. Quotes are open at the end of the whole blocks or not, whatever is before the range.
+    /// Backwards. Whether quotes are open at the end of the whole blocks does not depend on the bytes before the range.
     BehindComment(bool),
     /// The line end is found already, provided that the state at the edge is the default one.
     Done(CutState),

@@ -109,7 +109,7 @@ impl Sink for Writer {
     }
 
     fn next_chunk(&mut self, rows: &mut Rows, _policy: &mut Policy) -> Result<bool> {
-        // The record that was counted is none.
+        // A record was counted, but there was none.
         self.records += 1;
         self.report(rows);
         self.tracer.report(SOME, &mut self.heaps.list, &mut self.wide)?;
