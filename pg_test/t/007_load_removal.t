@@ -1,6 +1,6 @@
 
-# Several processes remove duplicates from a new heap. The rows that stay do not depend on the process that removes them. They are the
-# same on a standby, and after a crash. A process that fails, waits or is canceled leaves nothing behind.
+# Duplicates are removed from a new heap. The rows that stay do not depend on the number of processes of the load. They are the same on a
+# standby, and after a crash. A removal that fails, waits or is canceled leaves nothing behind.
 
 use strict;
 use warnings FATAL => 'all';
@@ -53,27 +53,19 @@ for my $keep (qw(keep_old keep_new))
 }
 isnt($expected{keep_old}, $expected{keep_new}, 'which rows stay is to be seen');
 
-# A worker does all but the first pages, which the leader takes;
-# or the leader does all; or all processes share the work.
+# With or without a checkpoint between the rows and their removal.
 for my $keep (qw(keep_old keep_new))
 {
-	for my $waits (qw(leader worker nobody))
+	for my $waits (qw(checkpoint nobody))
 	{
-		my @places = $waits eq 'leader' ? ('remove.helper worker', 'remove.together leader') : $waits eq 'worker' ? 'remove.helper worker' : ();
-		point_set($primary, /^(\S+) (\S+)/ ? ($1, "wait $2") : ()) for @places;
+		point_set($primary, 'remove.begin', 'wait') if $waits eq 'checkpoint';
 		my (undef, $end) = begin_session($primary, statement($keep));
-		point_wait($primary, /^(\S+)/) for @places;
-		if ($waits eq 'leader')
+		if ($waits eq 'checkpoint')
 		{
-			point_clear($primary, 'remove.helper');
-			for (my $tries = 0; workers() ne '0' && $tries < 3000; $tries++) { usleep(10_000); }
-			is(workers(), '0', "$keep: workers are done while the leader waits");
+			point_wait($primary, 'remove.begin');
+			is(workers(), '0', "$keep: workers are done before rows are removed");
 			# After a checkpoint, changed pages are logged with full images.
 			$primary->safe_psql('postgres', 'CHECKPOINT');
-		}
-		elsif ($waits eq 'worker')
-		{
-			usleep(200_000);
 		}
 		point_clear($primary);
 		my ($out, $err) = $end->();
@@ -91,12 +83,11 @@ $primary->stop('immediate');
 $primary->start;
 is(rows_of($primary, 'parted'), $expected{keep_new}, 'a crash changes nothing');
 
-# Visibility within the transaction: one command inserted the rows, and a later one deleted them. There is one pair of commands, in all
-# processes. The server deletes only rows with out-of-line values, and fetches only their pages.
+# Visibility within the transaction: one command inserted the rows, and a later one deleted them. There is one pair of commands.
+# The server deletes only rows with out-of-line values, and fetches only their pages.
 my $pairs = "SELECT count(DISTINCT (t_field3, t_infomask & 32)), bool_and(t_infomask & 32 > 0), count(*) FROM generate_series(0, pg_relation_size('parted') / 8192 - 1) block,
 	heap_page_items(get_raw_page('parted', block::int)) WHERE t_xmax <> 0";
 my $lost = $again - $new;
-point_set($primary, 'remove.together', 'sleep=300 leader');
 for my $keep (qw(keep_old keep_new))
 {
 	my $seen = $primary->safe_psql('postgres', "BEGIN; TRUNCATE parted; SAVEPOINT a;"
@@ -105,54 +96,49 @@ for my $keep (qw(keep_old keep_new))
 	is($seen, "$rows\nt\n1|t|$lost\n$rows|$rows\n$rows\n0", "$keep: what its transaction sees");
 	healthy($primary, "$keep: rolled back");
 }
-point_clear($primary);
 $primary->safe_psql('postgres', statement('keep_new'));
 
 # Orphans are removed in the same way.
 my $good = grep { /^(\d+)/ && $1 % 41 } split /\n/, slurp_file($twice);
 my $load = "SET pg_bulk.chunk_size = '8kB'; " . load_sql($twice, 'referring', workers => 2, truncate => 'true', on_error => 'table');
-point_set($primary, 'remove.helper', 'sleep=1 once');
+point_set($primary, 'remove.looked', 'sleep=1 once');
 is($primary->safe_psql('postgres', $load), $good, 'rows that refer to nothing');
-ok(point_taken($primary, 'remove.helper'), '... are taken out by several processes');
+ok(point_taken($primary, 'remove.looked'), '... are taken out page by page');
 point_clear($primary);
 is($primary->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE id % 41 = 0) FROM referring'), "$good|0", '... and no others');
 healthy($primary, 'rows that refer to nothing');
 standby_equal($primary, $standby, 'referring');
 
-# A process is killed at each of these points.
-for my $place ('remove.together leader', 'remove.helper worker', 'remove.looked worker', 'remove.looked leader', 'remove.joined leader')
+# The process is killed at each of these points.
+for my $point (qw(remove.begin remove.looked))
 {
 	my $starts = starts();
-	my ($point, $who) = split / /, $place;
-	# This leaves work for the worker.
-	point_set($primary, 'remove.together', 'wait leader') if $who eq 'worker';
-	point_set($primary, 'remove.helper', 'wait worker') if $place eq 'remove.looked leader';
-	point_set($primary, $point, "signal=9 $who once" . ($point eq 'remove.looked' ? ' after=5' : ''));
+	point_set($primary, $point, 'signal=9 once' . ($point eq 'remove.looked' ? ' after=5' : ''));
 	my (undef, $end) = begin_session($primary, statement('keep_old'));
 	my (undef, $err) = $end->();
-	like($err, qr/server closed the connection|terminating connection because of crash/, "killed: $place");
+	like($err, qr/server closed the connection|terminating connection because of crash/, "killed: $point");
 	ok(point_taken($primary, $point), '... there');
 	for (my $tries = 0; starts() == $starts && $tries < 3000; $tries++) { usleep(10_000); }
 	point_clear($primary);
 	is(rows_of($primary, 'parted'), $expected{keep_new}, '... the rows are those before');
-	healthy($primary, "killed: $place");
+	healthy($primary, "killed: $point");
 	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 	is(rows_of($standby, 'parted'), $expected{keep_new}, '... also on the standby');
 }
 
-# A worker fails, or the leader is canceled while a worker hangs, or while it waits itself.
-point_set($primary, 'remove.helper', 'error worker once');
+# The removal fails, or is canceled while it waits.
+point_set($primary, 'remove.looked', 'error once after=5');
 my (undef, undef, $err) = $primary->psql('postgres', statement('keep_old'));
-like($err, qr/ERROR:.*remove\.helper/, 'the error of a worker');
-for my $place ('remove.helper worker', 'remove.together leader')
+like($err, qr/ERROR:.*remove\.looked/, 'an error between pages');
+point_clear($primary);
+for my $point (qw(remove.begin remove.looked))
 {
-	my ($point, $who) = split / /, $place;
-	point_set($primary, $point, "wait $who");
+	point_set($primary, $point, 'wait');
 	my ($pid, $end) = begin_session($primary, statement('keep_old'));
 	point_wait($primary, $point);
 	$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	(undef, $err) = $end->();
-	like($err, qr/ERROR:  canceling statement due to user request/, "cancelled while there waits: $place");
+	like($err, qr/ERROR:  canceling statement due to user request/, "cancelled while it waits: $point");
 	point_clear($primary);
 	is(workers(), '0', '... no worker is left');
 	is($primary->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE relation = 'parted'::regclass"), '0', '... nor a lock');

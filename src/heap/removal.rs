@@ -10,10 +10,10 @@
 //!                      ([`windows`])                     └─ mark rows ─► WAL ─► write ─► sync request
 //! ```
 //!
-//! Such a file is visible to this process only, and to the workers that it starts for this. So a page that is in no
-//! shared buffer stays out of them while it is changed here, and later readers read it from the file. A page in a
-//! buffer may be newer there, and is left to heap_delete. So are pages and rows that need more than a mark: pages that
-//! are all-visible, rows with out-of-line values, rows that have changed since this transaction inserted them.
+//! Such a file is visible to this process only. So a page that is in no shared buffer stays out of them while it is
+//! changed here, and later readers read it from the file. A page in a buffer may be newer there, and is left to
+//! heap_delete. So are pages and rows that need more than a mark: pages that are all-visible, rows with out-of-line
+//! values, rows that have changed since this transaction inserted them.
 //!
 //! A row is marked and logged as heap_delete does it, so redo knows the records. XLogRegisterBlock logs the whole page
 //! at its first change after a checkpoint. As with appended pages ([`super::append`]), no checkpoint may come between
@@ -21,11 +21,8 @@
 //! never gets there, the transaction has not committed, and nothing refers to the file. If a write fails, the load
 //! fails, and the rows of its pages are dead. If the file was created before a savepoint, a page may then stay half
 //! written.
-//!
-//! Several processes do this if there are many rows and the load had workers ([`team`]).
 
 mod page;
-mod team;
 mod windows;
 
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
@@ -37,7 +34,6 @@ use crate::error::{Error, Result};
 use crate::server::holder::HeapRow;
 use crate::server::points::point;
 use crate::server::relation::Relation;
-use crate::server::usage::Cpu;
 
 /// Highest number of rows kept until they are removed.
 const MOST: usize = 1 << 18;
@@ -68,19 +64,15 @@ pub struct Removal {
     needs_wal: bool,
     /// Pages may be changed in the file.
     in_place: bool,
-    /// Highest number of workers.
-    workers: usize,
     rows: Vec<u64>,
-    /// CPU usage of the workers.
-    pub cpu: Cpu,
 }
 
 impl Removal {
-    /// Start for a relation, with at most `workers` workers, outside of parallel mode. Guarded.
-    pub fn new(relation: Relation<'static>, workers: usize) -> Removal {
+    /// Start for a relation, outside of parallel mode. Guarded.
+    pub fn new(relation: Relation<'static>) -> Removal {
         let Traits { existed, needs_wal, logical, temporary, .. } = Traits::of(relation);
         let in_place = !existed && !logical && !temporary;
-        Removal { relation, needs_wal, in_place, workers, rows: Vec::new(), cpu: Cpu::default() }
+        Removal { relation, needs_wal, in_place, rows: Vec::new() }
     }
 
     /// Add a row of the relation that is to be removed, which this transaction has inserted. Guarded.
@@ -98,7 +90,8 @@ impl Removal {
         let mut rows = std::mem::take(&mut self.rows);
         rows.sort_unstable();
         if self.in_place && !rows.is_empty() {
-            self.mark(&mut rows)?;
+            // The relation's file is new, and only this process uses it.
+            Windows::new(self.relation, self.needs_wal, Deleter::current())?.mark(&mut rows)?;
         }
         let (relation, mut left) = (self.relation, 0);
         for &row in rows.iter().filter(|&&row| row != 0) {
@@ -112,24 +105,6 @@ impl Removal {
         rows.clear();
         self.rows = rows;
         Ok(())
-    }
-
-    /// Mark rows in the file: one by one until their command id is known, then all. Outside of parallel mode.
-    fn mark(&mut self, rows: &mut [u64]) -> Result<()> {
-        // The relation's file is new, and only this process and the workers started here use it.
-        let mut windows = Windows::new(self.relation, self.needs_wal, Deleter::current())?;
-        let mut rest = rows;
-        while !windows.deleter.knows() && !rest.is_empty() {
-            rest = windows.mark_next(rest)?;
-        }
-        match team::worth(rest, self.workers) {
-            0 => windows.mark(rest),
-            workers => {
-                let cpu = team::mark(self.relation, self.needs_wal, &mut windows, rest, workers)?;
-                self.cpu.add(cpu);
-                Ok(())
-            }
-        }
     }
 }
 

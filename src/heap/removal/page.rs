@@ -47,8 +47,6 @@ pub struct Deleter {
     command: pg_sys::CommandId,
     /// The command id for deleted rows that one command has inserted. One command inserts all rows of a load.
     known: Option<CommandIds>,
-    /// Outside of parallel mode, where a combo command id can be created.
-    may_ask: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,21 +57,11 @@ struct CommandIds {
 }
 
 impl Deleter {
-    /// Deletion by the current command, outside of parallel mode. Guarded.
+    /// Deletion by the current command, outside of parallel mode, which has no new combo command ids. Guarded.
     pub fn current() -> Deleter {
         // SAFETY: guarded calls.
         let (xid, command) = unsafe { (pg_sys::GetCurrentTransactionId(), pg_sys::GetCurrentCommandId(true)) };
-        Deleter { xid, command, known: None, may_ask: true }
-    }
-
-    /// Is the command id for deleted rows known?
-    pub fn knows(&self) -> bool {
-        self.known.is_some()
-    }
-
-    /// A copy for parallel mode.
-    pub fn in_parallel(self) -> Deleter {
-        Deleter { may_ask: false, ..self }
+        Deleter { xid, command, known: None }
     }
 }
 
@@ -127,9 +115,8 @@ impl Mark {
         }
         let made_by = u32::from_ne_bytes(page.get(at + T_CID));
         let known = deleter.known.filter(|known| known.made_by == made_by);
-        // Without known command ids, the result is None if they cannot be created.
         let known = known.or_else(|| {
-            (deleter.may_ask && made_by < deleter.command).then(|| {
+            (made_by < deleter.command).then(|| {
                 let (mut command, mut is_combo) = (deleter.command, false);
                 // SAFETY: a guarded call. The page has the aligned header of a tuple, without a combo command id, which
                 // is only read.

@@ -1,7 +1,7 @@
-//! Marks rows on the pages of a file, a window of pages at a time: the work of one process, alone or beside others.
+//! Marks rows on the pages of a file, a window of pages at a time.
 //!
 //! The tricky point is the pages in a window that have no rows to mark. They are read with the others but must not be
-//! written: a buffer or another process may write a newer version meanwhile.
+//! written: a buffer may be written with a newer version meanwhile.
 
 use pg_bulk_storage::page::Page;
 
@@ -23,7 +23,7 @@ const GAP: u32 = 2;
 pub struct Windows {
     relation: Relation<'static>,
     needs_wal: bool,
-    pub deleter: Deleter,
+    deleter: Deleter,
     file: RelationFile<'static>,
     segment: Option<Segment>,
     pages: Vec<Page>,
@@ -33,7 +33,7 @@ pub struct Windows {
 
 impl Windows {
     /// Start with a relation, whose file is new in this transaction. No process may read its pages into buffers until a
-    /// window is done, and no other process may mark rows of the same pages. Guarded.
+    /// window is done. Guarded.
     pub fn new(relation: Relation<'static>, needs_wal: bool, deleter: Deleter) -> Result<Windows> {
         let file = RelationFile::new(relation, false)?;
         Ok(Windows { relation, needs_wal, deleter, file, segment: None, pages: Vec::new(), redo: Redo::now() })
@@ -44,18 +44,13 @@ impl Windows {
     pub fn mark(&mut self, rows: &mut [u64]) -> Result<()> {
         let mut rest = rows;
         while !rest.is_empty() {
-            rest = self.mark_next(rest)?;
+            pgrx::check_for_interrupts!();
+            let Some(first) = rest.first().map(|&row| block_of(row)) else { break };
+            let (window, others) = self.window(first, rest)?;
+            self.mark_window(first, window)?;
+            rest = others;
         }
         Ok(())
-    }
-
-    /// Mark the rows of the next window, and return the remaining ones.
-    pub fn mark_next<'r>(&mut self, rows: &'r mut [u64]) -> Result<&'r mut [u64]> {
-        pgrx::check_for_interrupts!();
-        let Some(first) = rows.first().map(|&row| block_of(row)) else { return Ok(rows) };
-        let (window, others) = self.window(first, rows)?;
-        self.mark_window(first, window)?;
-        Ok(others)
     }
 
     /// Split off the rows whose pages are near each other and in one segment, and open that segment.

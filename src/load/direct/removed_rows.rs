@@ -229,7 +229,6 @@ impl Leader {
             self.keep_late(late, &reasons)?;
         }
         removal.run()?;
-        self.counts.others.add(removal.cpu);
         Ok(())
     }
 
@@ -329,7 +328,7 @@ impl Leader {
         if self.spec.traits.get(number).is_none_or(|&(oid, _)| oid != relation.oid()) {
             return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, "could not find the position of a row of the load"));
         }
-        Ok(Removal::new(relation, self.workers.at_once))
+        Ok(Removal::new(relation))
     }
 
     /// Deletes a row of the load from its heap.
@@ -468,7 +467,6 @@ impl Leader {
         }
         sort.end();
         removal.run()?;
-        self.counts.others.add(removal.cpu);
         Ok(count)
     }
 }
