@@ -21,7 +21,7 @@
 
 use super::entry::Word;
 use super::{MAX_KEYS, TUPLE_HEADER, TUPLE_HEADER_WITH_NULLS};
-use crate::tuple::max_align;
+use crate::tuple::{Attribute, max_align};
 
 /// How the values of a column are stored and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,13 @@ impl KeyKind {
     #[must_use]
     pub const fn by_value(self) -> bool {
         !matches!(self, Self::Uuid)
+    }
+
+    /// Whether an attribute stores its values in this way.
+    pub(super) fn fits(self, attribute: &Attribute) -> bool {
+        usize::try_from(attribute.len) == Ok(self.size())
+            && usize::from(attribute.align) == self.align()
+            && attribute.by_value == self.by_value()
     }
 
     /// Number of bits of a value in a word.

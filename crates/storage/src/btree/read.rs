@@ -20,8 +20,15 @@ const NATTS_MASK: u16 = 0x07ff;
 #[derive(Clone, Debug)]
 pub struct KeyReader {
     shape: KeyShape,
-    /// The columns, in the order of their attributes.
-    wanted: Box<[Wanted]>,
+    layout: Layout<EncodedColumn>,
+}
+
+/// Where the columns `C` of a key are in a table's tuples.
+#[derive(Clone, Debug)]
+pub(super) struct Layout<C> {
+    /// The columns, in the order of their attributes, with their offsets in the data of a tuple without nulls, if
+    /// constant.
+    wanted: Box<[(C, usize)]>,
     /// The attributes from the first one to the last key column.
     steps: Box<[AttributeStep]>,
     /// Number of attributes at the start with constant offsets.
@@ -32,49 +39,41 @@ pub struct KeyReader {
     fixed_wanted: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    column: EncodedColumn,
-    /// Offset in the data of a tuple without nulls, if it is constant.
-    place: usize,
-}
-
 /// An attribute to walk over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AttributeStep {
+struct AttributeStep {
     /// attlen
     len: i16,
     /// Alignment minus one.
     mask: u8,
     /// The range of key columns that this attribute is.
-    pub(super) first: u8,
-    pub(super) last: u8,
+    first: u8,
+    last: u8,
 }
 
-impl KeyReader {
-    /// Creates a reader of keys. `numbers`: the attribute numbers of the columns, counted from 1; `attributes`: the
-    /// table's first attributes.
+impl<C: Copy> Layout<C> {
+    /// Finds the columns. `numbers`: their attribute numbers, counted from 1; `attributes`: the table's first attributes.
     ///
-    /// Returns `None` if an attribute does not exist or is not of the shape's type.
-    #[must_use]
-    pub fn new(attributes: &[Attribute], numbers: &[u16], shape: &KeyShape) -> Option<Self> {
-        if numbers.len() != shape.len() {
+    /// Returns `None` if an attribute does not exist or does not fit its column.
+    pub(super) fn new(
+        attributes: &[Attribute],
+        numbers: &[u16],
+        columns: impl ExactSizeIterator<Item = C>,
+        fits: impl Fn(C, &Attribute) -> bool,
+    ) -> Option<Self> {
+        if numbers.len() != columns.len() {
             return None;
         }
-        let mut columns = Vec::with_capacity(numbers.len());
-        for (number, column) in numbers.iter().zip(shape.columns()) {
+        let mut wanted = Vec::with_capacity(numbers.len());
+        for (number, column) in numbers.iter().zip(columns) {
             let index = usize::from(*number).checked_sub(1)?;
-            let (attribute, kind) = (attributes.get(index)?, column.kind);
-            let fits = usize::try_from(attribute.len) == Ok(kind.size())
-                && usize::from(attribute.align) == kind.align()
-                && attribute.by_value == kind.by_value();
-            if !fits {
+            if !fits(column, attributes.get(index)?) {
                 return None;
             }
-            columns.push((index, *column));
+            wanted.push((index, column));
         }
-        columns.sort_by_key(|(index, _)| *index);
-        let attributes = attributes.get(..=columns.last()?.0)?;
+        wanted.sort_by_key(|(index, _)| *index);
+        let attributes = attributes.get(..=wanted.last()?.0)?;
         if attributes.iter().any(|attribute| !matches!(attribute.align, 1 | 2 | 4 | 8) || attribute.len == 0) {
             return None;
         }
@@ -84,18 +83,79 @@ impl KeyReader {
             places.push(place);
             fixed_end = place + usize::try_from(attribute.len).ok()?;
         }
-        let numbers: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
-        let wanted = columns
-            .iter()
-            .map(|(index, column)| Wanted { column: *column, place: places.get(*index).copied().unwrap_or_default() });
+        let step = |(i, attribute): (usize, &Attribute)| AttributeStep {
+            len: attribute.len,
+            mask: attribute.align - 1,
+            first: wanted.partition_point(|(index, _)| *index < i) as u8,
+            last: wanted.partition_point(|(index, _)| *index <= i) as u8,
+        };
+        let place = |(index, column): &(usize, C)| (*column, places.get(*index).copied().unwrap_or_default());
         Some(Self {
-            shape: shape.clone(),
-            wanted: wanted.collect(),
-            steps: steps(attributes, &numbers),
+            wanted: wanted.iter().map(place).collect(),
+            steps: attributes.iter().enumerate().map(step).collect(),
             fixed: places.len(),
             fixed_end,
-            fixed_wanted: columns.partition_point(|(index, _)| *index < places.len()),
+            fixed_wanted: wanted.partition_point(|(index, _)| *index < places.len()),
         })
+    }
+
+    /// Returns a tuple's data, and whether any attribute is null. `None` if it has fewer attributes than the key needs.
+    #[inline(always)]
+    pub(super) fn data<'t>(&self, tuple: &'t [u8]) -> Option<(&'t [u8], bool)> {
+        let header = tuple.first_chunk::<TUPLE_HEADER>()?;
+        let infomask = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]);
+        let natts = u16::from_ne_bytes([header[T_INFOMASK2], header[T_INFOMASK2 + 1]]) & NATTS_MASK;
+        let data = tuple.get(usize::from(header[T_HOFF])..)?;
+        (usize::from(natts) >= self.steps.len()).then_some((data, infomask & HEAP_HASNULL != 0))
+    }
+
+    /// Passes each column at a constant offset to `take`, with the data from there on.
+    #[inline(always)]
+    fn fixed_part<'t>(&self, data: &'t [u8], mut take: impl FnMut(&C, &'t [u8]) -> Option<()>) -> Option<()> {
+        for (column, place) in self.wanted.get(..self.fixed_wanted)? {
+            take(column, data.get(*place..)?)?;
+        }
+        Some(())
+    }
+
+    /// Passes each column of a tuple with this data to `take`, with the data from there on, or `None` for a null.
+    #[inline(always)]
+    pub(super) fn walk<'t>(
+        &self,
+        tuple: &[u8],
+        (data, nulls): (&'t [u8], bool),
+        mut take: impl FnMut(&C, Option<&'t [u8]>) -> Option<()>,
+    ) -> Option<()> {
+        let (mut at, mut passed) = (0, 0);
+        if !nulls {
+            self.fixed_part(data, |column, bytes| take(column, Some(bytes)))?;
+            (at, passed) = (self.fixed_end, self.fixed);
+        }
+        for (i, step) in self.steps.iter().enumerate().skip(passed) {
+            let null = nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0;
+            let mut start = at;
+            if !null {
+                (start, at) = step.place(data, at)?;
+            }
+            for (column, _) in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
+                take(column, if null { None } else { Some(data.get(start..)?) })?;
+            }
+        }
+        Some(())
+    }
+}
+
+impl KeyReader {
+    /// Creates a reader of keys. `numbers`: the attribute numbers of the columns, counted from 1; `attributes`: the
+    /// table's first attributes.
+    ///
+    /// Returns `None` if an attribute does not exist or is not of the shape's type.
+    #[must_use]
+    pub fn new(attributes: &[Attribute], numbers: &[u16], shape: &KeyShape) -> Option<Self> {
+        let layout = Layout::new(attributes, numbers, shape.columns().iter().copied(), |column, attribute| {
+            column.kind.fits(attribute)
+        });
+        Some(Self { shape: shape.clone(), layout: layout? })
     }
 
     /// The shape of the keys.
@@ -108,41 +168,29 @@ impl KeyReader {
     /// table.
     #[inline]
     pub fn read<W: Word>(&self, tuple: &[u8]) -> Option<W> {
-        let (data, nulls) = data(tuple, self.steps.len())?;
-        if nulls || self.fixed < self.steps.len() {
+        let (data, nulls) = self.layout.data(tuple)?;
+        if nulls || self.layout.fixed < self.layout.steps.len() {
             return self.walk(tuple, data, nulls);
         }
-        self.fixed_part(data)
-    }
-
-    /// Reads the columns of a key at constant offsets.
-    #[inline(always)]
-    fn fixed_part<W: Word>(&self, data: &[u8]) -> Option<W> {
         let mut word = W::default();
-        for Wanted { column, place } in self.wanted.get(..self.fixed_wanted)? {
-            word = word | self.shape.part(column, Some(column.kind.load(data.get(*place..)?)?))?;
-        }
+        self.layout.fixed_part(data, |column, bytes| {
+            word = word | self.shape.part(column, Some(column.kind.load(bytes)?))?;
+            Some(())
+        })?;
         Some(word)
     }
 
     #[inline(never)]
     fn walk<W: Word>(&self, tuple: &[u8], data: &[u8], nulls: bool) -> Option<W> {
-        let (next, mut at, mut word) =
-            if nulls { (0, 0, W::default()) } else { (self.fixed, self.fixed_end, self.fixed_part(data)?) };
-        for (i, step) in self.steps.iter().enumerate().skip(next) {
-            let null = nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0;
-            let mut start = at;
-            if !null {
-                (start, at) = step.place(data, at)?;
-            }
-            if step.first == step.last {
-                continue;
-            }
-            for Wanted { column, .. } in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
-                let raw = if null { None } else { Some(column.kind.load(data.get(start..)?)?) };
-                word = word | self.shape.part(column, raw)?;
-            }
-        }
+        let mut word = W::default();
+        self.layout.walk(tuple, (data, nulls), |column, bytes| {
+            let raw = match bytes {
+                Some(bytes) => Some(column.kind.load(bytes)?),
+                None => None,
+            };
+            word = word | self.shape.part(column, raw)?;
+            Some(())
+        })?;
         Some(word)
     }
 
@@ -177,14 +225,10 @@ impl KeyReader {
         read: impl Fn(&[u8]) -> Option<W>,
     ) -> Option<usize> {
         let before = entries.len();
-        let lower = usize::from(u16_at(page, 12));
-        let pointers = page.get(PAGE_HEADER..lower).unwrap_or_default().as_chunks::<LINE_POINTER>().0;
-        entries.reserve(pointers.len());
-        for (pointer, offset) in pointers.iter().zip(1u16..) {
-            let (at, flags, length) = item_id(u32::from_ne_bytes(*pointer));
-            if flags == LP_NORMAL {
-                entries.push(Entry::new(read(page.get(at..at + length)?)?, Tid::new(block, offset)));
-            }
+        let tuples = tuples(page);
+        entries.reserve(tuples.size_hint().1.unwrap_or_default());
+        for (offset, tuple) in tuples {
+            entries.push(Entry::new(read(tuple?)?, Tid::new(block, offset)));
         }
         Some(entries.len() - before)
     }
@@ -192,13 +236,14 @@ impl KeyReader {
     /// Returns the only key attribute if the tuple has no nulls. It is the last attribute of the walk.
     #[inline(always)]
     fn only_attribute<'t, const N: usize>(&self, tuple: &'t [u8]) -> Option<&'t [u8; N]> {
-        let (data, nulls) = data(tuple, self.steps.len())?;
+        let layout = &self.layout;
+        let (data, nulls) = layout.data(tuple)?;
         if nulls {
             return None;
         }
-        let mut place = self.wanted.first()?.place;
-        if let Some((last, varying)) = self.steps.get(self.fixed..)?.split_last() {
-            let mut at = self.fixed_end;
+        let &(_, mut place) = layout.wanted.first()?;
+        if let Some((last, varying)) = layout.steps.get(layout.fixed..)?.split_last() {
+            let mut at = layout.fixed_end;
             for step in varying {
                 (_, at) = step.place(data, at)?;
             }
@@ -206,27 +251,6 @@ impl KeyReader {
         }
         data.get(place..)?.first_chunk()
     }
-}
-
-/// Returns the steps to walk over attributes. `wanted`: indexes of those that the key needs, ascending, from 0.
-pub(super) fn steps(attributes: &[Attribute], wanted: &[usize]) -> Box<[AttributeStep]> {
-    let step = |(i, attribute): (usize, &Attribute)| AttributeStep {
-        len: attribute.len,
-        mask: attribute.align - 1,
-        first: wanted.partition_point(|index| *index < i) as u8,
-        last: wanted.partition_point(|index| *index <= i) as u8,
-    };
-    attributes.iter().enumerate().map(step).collect()
-}
-
-/// Returns a tuple's data, and whether any attribute is null. `None` if it has fewer than `attributes` attributes.
-#[inline(always)]
-pub(super) fn data(tuple: &[u8], attributes: usize) -> Option<(&[u8], bool)> {
-    let header = tuple.first_chunk::<TUPLE_HEADER>()?;
-    let infomask = u16::from_ne_bytes([header[T_INFOMASK], header[T_INFOMASK + 1]]);
-    let natts = u16::from_ne_bytes([header[T_INFOMASK2], header[T_INFOMASK2 + 1]]) & NATTS_MASK;
-    let data = tuple.get(usize::from(header[T_HOFF])..)?;
-    (usize::from(natts) >= attributes).then_some((data, infomask & HEAP_HASNULL != 0))
 }
 
 /// Iterates over the tuples of a heap page with their offset numbers. `None` for a tuple that is not within the page.
@@ -243,7 +267,7 @@ pub(super) fn tuples(page: &[u8; PAGE_SIZE]) -> impl Iterator<Item = (u16, Optio
 impl AttributeStep {
     /// Returns the start and end of the attribute behind those that end at `at`.
     #[inline(always)]
-    pub(super) fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
+    fn place(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
         let mask = usize::from(self.mask);
         let aligned = (at + mask) & !mask;
         match self.len {

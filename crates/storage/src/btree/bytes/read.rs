@@ -5,9 +5,9 @@ use super::store::Store;
 use crate::btree::MAX_KEYS;
 use crate::btree::entry::Tid;
 use crate::btree::form::Storage;
-use crate::btree::read::{AttributeStep, data, steps, tuples, varlena};
+use crate::btree::read::{Layout, tuples, varlena};
 use crate::page::PAGE_SIZE;
-use crate::tuple::{Attribute, TUPLE_HEADER};
+use crate::tuple::Attribute;
 
 /// TOAST_INDEX_TARGET: longer values, with their headers, are compressed.
 const TOAST_INDEX_TARGET: usize = 510;
@@ -16,23 +16,8 @@ const TOAST_INDEX_TARGET: usize = 510;
 #[derive(Clone, Debug)]
 pub struct ByteKeyReader {
     shape: ByteShape,
-    /// The columns of the key, in the order of their attributes, with their offsets in the data of a tuple without
-    /// nulls, if constant.
-    wanted: Box<[Wanted]>,
-    /// The attributes from the first one to the last key column.
-    steps: Box<[AttributeStep]>,
-    /// Number of attributes at the start with constant offsets, and where they end.
-    fixed: usize,
-    fixed_end: usize,
-    /// Number of key columns among them.
-    fixed_wanted: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    column: usize,
-    storage: Storage,
-    place: usize,
+    /// Each column with its number.
+    layout: Layout<(usize, Storage)>,
 }
 
 impl ByteKeyReader {
@@ -42,51 +27,12 @@ impl ByteKeyReader {
     /// Returns `None` if an attribute does not exist or is not of the shape's type.
     #[must_use]
     pub fn new(attributes: &[Attribute], numbers: &[u16], shape: &ByteShape) -> Option<Self> {
-        if numbers.len() != shape.len() {
-            return None;
-        }
-        let mut columns = Vec::with_capacity(numbers.len());
-        for (column, (number, part)) in numbers.iter().zip(shape.parts()).enumerate() {
-            let index = usize::from(*number).checked_sub(1)?;
-            let attribute = attributes.get(index)?;
-            let fits = match part.storage {
-                Storage::Fixed(fixed) => {
-                    usize::try_from(attribute.len) == Ok(fixed.kind.size())
-                        && usize::from(attribute.align) == fixed.kind.align()
-                        && attribute.by_value == fixed.kind.by_value()
-                }
-                Storage::Varlena { .. } => attribute.len == -1 && attribute.align == 4,
-            };
-            if !fits {
-                return None;
-            }
-            columns.push((index, column, part.storage));
-        }
-        columns.sort_by_key(|(index, ..)| *index);
-        let attributes = attributes.get(..=columns.last()?.0)?;
-        if attributes.iter().any(|attribute| !matches!(attribute.align, 1 | 2 | 4 | 8) || attribute.len == 0) {
-            return None;
-        }
-        let (mut places, mut fixed_end) = (Vec::new(), 0usize);
-        for attribute in attributes.iter().take_while(|attribute| attribute.len > 0) {
-            let place = fixed_end.next_multiple_of(usize::from(attribute.align));
-            places.push(place);
-            fixed_end = place + usize::try_from(attribute.len).ok()?;
-        }
-        let numbers: Vec<usize> = columns.iter().map(|(index, ..)| *index).collect();
-        let wanted = columns.iter().map(|(index, column, storage)| Wanted {
-            column: *column,
-            storage: *storage,
-            place: places.get(*index).copied().unwrap_or_default(),
+        let columns = shape.parts().iter().map(|part| part.storage).enumerate();
+        let layout = Layout::new(attributes, numbers, columns, |(_, storage), attribute| match storage {
+            Storage::Fixed(column) => column.kind.fits(attribute),
+            Storage::Varlena { .. } => attribute.len == -1 && attribute.align == 4,
         });
-        Some(Self {
-            shape: shape.clone(),
-            wanted: wanted.collect(),
-            steps: steps(attributes, &numbers),
-            fixed: places.len(),
-            fixed_end,
-            fixed_wanted: numbers.partition_point(|index| *index < places.len()),
-        })
+        Some(Self { shape: shape.clone(), layout: layout? })
     }
 
     /// The shape of the keys.
@@ -99,25 +45,14 @@ impl ByteKeyReader {
     /// the tuple is not from this table.
     #[inline]
     fn read<'t>(&self, tuple: &'t [u8], values: &mut [StoredValue<'t>; MAX_KEYS]) -> Option<()> {
-        let (data, nulls) = data(tuple, self.steps.len())?;
-        let (mut at, passed) = if nulls { (0, 0) } else { (self.fixed_end, self.fixed) };
-        if !nulls {
-            for wanted in self.wanted.get(..self.fixed_wanted)? {
-                *values.get_mut(wanted.column)? = wanted.value(data, wanted.place)?;
-            }
-        }
-        for (i, step) in self.steps.iter().enumerate().skip(passed) {
-            let null = nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0;
-            let mut start = at;
-            if !null {
-                (start, at) = step.place(data, at)?;
-            }
-            for wanted in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
-                let to = values.get_mut(wanted.column)?;
-                *to = if null { StoredValue::Null } else { wanted.value(data, start)? };
-            }
-        }
-        Some(())
+        let data = self.layout.data(tuple)?;
+        self.layout.walk(tuple, data, |&(number, storage), bytes| {
+            *values.get_mut(number)? = match bytes {
+                Some(bytes) => stored_value(storage, bytes)?,
+                None => StoredValue::Null,
+            };
+            Some(())
+        })
     }
 
     /// Adds the key of a heap tuple to the store, which must have room. False if the tuple has no key: see [`super`].
@@ -143,20 +78,18 @@ impl ByteKeyReader {
     }
 }
 
-impl Wanted {
-    #[inline(always)]
-    fn value<'t>(&self, data: &'t [u8], start: usize) -> Option<StoredValue<'t>> {
-        let bytes = data.get(start..)?;
-        Some(StoredValue::Bytes(match self.storage {
-            Storage::Fixed(column) => bytes.get(..column.kind.size())?,
-            Storage::Varlena { packable, compressible } => {
-                let (size, payload) = varlena(bytes)?;
-                let short = size == payload.len() + 1;
-                if short && !packable || compressible && size > TOAST_INDEX_TARGET {
-                    return None;
-                }
-                payload
+/// The value at the start of these bytes. `None` if the index would store it in another form.
+#[inline(always)]
+fn stored_value(storage: Storage, bytes: &[u8]) -> Option<StoredValue<'_>> {
+    Some(StoredValue::Bytes(match storage {
+        Storage::Fixed(column) => bytes.get(..column.kind.size())?,
+        Storage::Varlena { packable, compressible } => {
+            let (size, payload) = varlena(bytes)?;
+            let short = size == payload.len() + 1;
+            if short && !packable || compressible && size > TOAST_INDEX_TARGET {
+                return None;
             }
-        }))
-    }
+            payload
+        }
+    }))
 }
