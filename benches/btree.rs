@@ -18,6 +18,7 @@ use pg_bulk_storage::btree::build::{Builder, Options, Page, PageSink};
 use pg_bulk_storage::btree::bytes::record::{Record, Records, append};
 use pg_bulk_storage::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_storage::btree::bytes::store::Store;
+use pg_bulk_storage::btree::collect::KeyStore as _;
 use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
 use pg_bulk_storage::btree::key::{KeyColumn, KeyKind, KeyShape};
 use pg_bulk_storage::btree::leaf::Leaf;
@@ -174,9 +175,9 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
     };
     let options = Options { deduplicate, ..Options::default() };
     bench.time(&format!("collect {name}"), keys.len(), || (), |()| drop(black_box(collect())));
-    bench.time(&format!("sort {name}"), keys.len(), collect, |store| store.sort().expect("memory"));
+    bench.time(&format!("sort {name}"), keys.len(), collect, |store| store.sort(0).expect("memory"));
     let mut store = collect();
-    store.sort().expect("memory");
+    store.sort(0).expect("memory");
     assert_eq!(store.run_size().0, keys.len());
     let mut sorted = Vec::new();
     each_block(&mut store.run(), |block| sorted.extend_from_slice(block));
@@ -188,7 +189,7 @@ fn strings(bench: &Bench, name: &str, keys: &[Vec<u8>], deduplicate: bool) {
         |()| build_bytes(&shape, options, &mut Slice::new(&sorted), keys.len()),
     );
     bench.time(&format!("sort and build {name}"), keys.len(), collect, |store| {
-        store.sort().expect("memory");
+        store.sort(0).expect("memory");
         build_bytes(&shape, options, &mut store.run(), keys.len());
     });
     let mut parts = [Vec::new(), Vec::new(), Vec::new()];

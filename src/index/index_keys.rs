@@ -21,8 +21,8 @@
 //! there are few rows or a session reads it, its keys were collected in vain.
 
 mod build;
-mod byte_keys;
 mod clash;
+mod collected;
 mod collector;
 mod end;
 mod leaves;
@@ -39,8 +39,8 @@ use pgrx::pg_sys;
 
 pub use self::build::{WORTH_WORKERS, build, set_new_file, tid_of};
 pub use self::clash::Clash;
+use self::collector::CollectedForm;
 pub use self::collector::Collector;
-use self::collector::Keys;
 pub use self::leaves::can_read;
 pub use self::sources::{Help, Sources};
 pub use self::stream::{Growth, KeyStream, Room, border};
@@ -119,7 +119,7 @@ impl KeyPlan {
             if let Some(number) = planned.sort {
                 let shared = self.sorts.and_then(|sorts| sorts.get(number));
                 let sort = TupleSort::new(relation, planned.index, self.sort_memory, shared, elsewhere.clone());
-                return Some(Collector { index: planned.index, keys: Keys::Tuples(sort) });
+                return Some(Collector { index: planned.index, form: CollectedForm::Tuples(sort) });
             }
             let shape = shape(relation, OpenRelation::open(planned.index, pg_sys::AccessShareLock).get());
             let attributes = attributes(relation.descriptor());

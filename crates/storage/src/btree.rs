@@ -17,6 +17,7 @@
 
 pub mod build;
 pub mod bytes;
+pub mod collect;
 pub mod descend;
 pub mod entry;
 pub mod extension;

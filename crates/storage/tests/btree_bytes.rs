@@ -13,6 +13,7 @@ use pg_bulk_storage::btree::bytes::read::ByteKeyReader;
 use pg_bulk_storage::btree::bytes::record::{MAX_KEY, Record, Records, append};
 use pg_bulk_storage::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape, StoredValue};
 use pg_bulk_storage::btree::bytes::store::Store;
+use pg_bulk_storage::btree::collect::KeyStore as _;
 use pg_bulk_storage::btree::entry::Tid;
 use pg_bulk_storage::btree::key::KeyKind;
 use pg_bulk_storage::btree::leaf::{Leaf, LeafError};
@@ -182,7 +183,7 @@ fn drain<R: Run<u8, Error = Infallible>>(run: &mut R) -> Vec<u8> {
 fn runs(limit: usize, keys: &[(Vec<u8>, Tid)]) -> Vec<Vec<u8>> {
     let (shape, mut store, mut runs) = (text(), Store::new(limit), Vec::new());
     let spill = |store: &mut Store, runs: &mut Vec<Vec<u8>>| {
-        store.sort().unwrap();
+        store.sort(0).unwrap();
         let run = drain(&mut store.run());
         assert_eq!((Records(&run).count(), run.len()), store.run_size());
         assert!(!run.is_empty());

@@ -16,7 +16,8 @@ use pg_bulk_storage::btree::bytes;
 use pg_bulk_storage::btree::bytes::collator::Collator;
 use pg_bulk_storage::btree::bytes::shape::{ByteColumn, ByteKind, ByteShape};
 use pg_bulk_storage::btree::bytes::store::Store;
-use pg_bulk_storage::btree::descend::{Metapage, first_child};
+use pg_bulk_storage::btree::collect::KeyStore as _;
+use pg_bulk_storage::btree::descend::{Metapage, child_at};
 use pg_bulk_storage::btree::entry::{Entry, Word};
 use pg_bulk_storage::btree::key::{KeyColumn, KeyKind, KeyShape, Width};
 use pg_bulk_storage::btree::leaf::Leaf;
@@ -170,7 +171,7 @@ fn leaves(index: &Index) -> Vec<Leaf<'_>> {
     let meta = Metapage::new(page(0)).unwrap();
     let mut block = meta.root;
     for level in (1..=meta.level).rev() {
-        block = first_child(page(block), level).unwrap();
+        block = child_at(page(block), level, 0.0).unwrap().0;
     }
     let mut leaves = Vec::new();
     while block != NO_BLOCK {
@@ -210,7 +211,7 @@ fn check_bytes(index: &Index, shape: &ByteShape) -> Result<String, String> {
     let reader = bytes::read::ByteKeyReader::new(&index.attributes, &index.numbers, shape).unwrap();
     let (mut store, mut runs) = (Store::new(700_000), Vec::new());
     let mut spill = |store: &mut Store| {
-        store.sort().unwrap();
+        store.sort(0).unwrap();
         let (mut bytes, mut run) = (Vec::new(), store.run());
         let Ok(()) = run.advance();
         while !run.block().is_empty() {

@@ -7,7 +7,6 @@
 //! An index that has entries can be merged with the new keys. In a unique index, equal keys are then no conflict if an
 //! entry's row is dead, so the heap is checked.
 
-mod bytes;
 mod range;
 mod together;
 mod tuples;
@@ -17,26 +16,27 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use pg_bulk_storage::btree::build::{BuildError, BuildFamily, Builder, Built, Options, Page, PageSink};
-use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
+use pg_bulk_storage::btree::collect::{CollectedFamily, KeyStore as _, Value};
+use pg_bulk_storage::btree::entry::Tid;
 use pg_bulk_storage::btree::family::KeyFamily;
-use pg_bulk_storage::btree::key::{KeyShape, KeyValue};
-use pg_bulk_storage::btree::merge::{Merge, Run, Slice};
+use pg_bulk_storage::btree::merge::{Merge, Run};
 use pg_bulk_storage::btree::unique::Unique;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::together::Together;
 pub use self::together::WORTH_WORKERS;
 use super::clash::{Clash, Clashes};
-use super::collector::{Collected, Collector, Keys};
+use super::collected::{Collected, Keys as _};
+use super::collector::{CollectedForm, Collector};
 use super::leaves::{LeafReader, Leaves};
-use super::runs::{RunReader, Runs};
+use super::runs::{Runs, readers};
 use super::sources::Sources;
 use crate::error::{Error, Result, out_of_memory};
+use crate::heap::removal::number_of;
 use crate::index::index_file::IndexFile;
 use crate::server::compat;
 use crate::server::points::point;
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::shared_files::SharedFiles;
 use crate::server::statement::next_command;
 use crate::server::unguarded::{self as c, guard};
 use crate::server::violation;
@@ -45,7 +45,7 @@ const INIT: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::INIT_FORKNUM;
 
 /// The position of a row in the form of index entries.
 pub fn tid_of(tid: &pg_sys::ItemPointerData) -> Tid {
-    Tid::new(u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
+    Tid::from_u64(number_of(tid))
 }
 
 /// Decides whether a row may stay in the index in spite of a key conflict; otherwise the conflict is an error.
@@ -62,182 +62,55 @@ pub fn build(
     may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
     let index = collector.index;
-    let mut others = Vec::new();
-    let built = match &mut collector.keys {
-        Keys::Narrow(keys) => build_keys(relation, index, keys, &mut others, sources, may_stay),
-        Keys::Wide(keys) => build_keys(relation, index, keys, &mut others, sources, may_stay),
-        Keys::Bytes(keys) => build_keys(relation, index, keys, &mut others, sources, may_stay),
-        Keys::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
+    let built = match &mut collector.form {
+        CollectedForm::Narrow(keys) => build_keys(relation, index, keys, sources, together::build, may_stay),
+        CollectedForm::Wide(keys) => build_keys(relation, index, keys, sources, together::build, may_stay),
+        CollectedForm::Bytes(keys) => {
+            build_keys(relation, index, keys, sources, |_, _, _, _, _, _| Ok(Together::NotWorth), may_stay)
+        }
+        CollectedForm::Tuples(keys) => tuples::build(relation, index, keys, sources, may_stay),
     }?;
     collector.close();
-    others.iter_mut().for_each(Runs::close);
     Ok(built)
 }
 
-/// The collected keys of one process, in one of the families, from which the leader builds an index.
-trait BuildKeys: Sized {
-    type Family: BuildFamily;
-    type Memory<'s>: Run<Self::Family, Error = Infallible>
-    where
-        Self: 's;
-    type File: Run<Self::Family, Error = Error>;
-
-    fn shape(&self) -> &Shape<Self>;
-
-    /// The number of keys of all processes; `None` if this process could not collect its keys.
-    fn total(&self) -> Option<u64>;
-
-    /// The runs of this process in its file.
-    fn runs(&self) -> &Runs;
-
-    /// Takes over the runs of a worker. None if it could not collect its keys. Guarded.
-    fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>>;
-
-    /// Sorts the keys in memory. Guarded.
-    fn sort(&mut self) -> Result<()>;
-
-    /// The keys in memory, after [`Self::sort`].
-    fn memory(&self) -> Self::Memory<'_>;
-
-    /// Makes readers of the runs in files.
-    fn readers<'r>(&self, files: impl Iterator<Item = &'r Runs> + Clone) -> Vec<Self::File>;
-
-    /// Removes the keys in memory.
-    fn clear(&mut self);
-
-    /// Builds an index in its new file with the help of workers, if they are worth their start. Guarded, and
-    /// interruptible.
-    fn build_together(
-        &mut self,
-        _relation: Relation<'_>,
-        _index: Relation<'_>,
-        _others: &[Runs],
-        _old: Option<Leaves>,
-        _sources: Sources<'_>,
-    ) -> Result<Together> {
-        Ok(Together::NotWorth)
-    }
-
-    /// Passes the columns of a key to `take`, in order.
-    fn decode(shape: &Shape<Self>, key: Key<'_, Self>, take: &mut dyn FnMut(usize, Value<'_>));
-}
-
-/// The value of a column of a key.
-enum Value<'v> {
-    Null,
-    Datum(u64),
-    /// The stored bytes, of a varlena those after its header.
-    Bytes(&'v [u8]),
-}
-
-type Shape<K> = <<K as BuildKeys>::Family as KeyFamily>::Shape;
-type Key<'k, K> = <<K as BuildKeys>::Family as KeyFamily>::Key<'k>;
-
-impl<W: Word> BuildKeys for Collected<W> {
-    type Family = Entry<W>;
-    type Memory<'s> = Slice<'s, Entry<W>>;
-    type File = RunReader<W>;
-
-    fn build_together(
-        &mut self,
-        relation: Relation<'_>,
-        index: Relation<'_>,
-        others: &[Runs],
-        old: Option<Leaves>,
-        sources: Sources<'_>,
-    ) -> Result<Together> {
-        together::build(relation, index, self, others, old, sources)
-    }
-
-    fn shape(&self) -> &KeyShape {
-        self.shape()
-    }
-
-    fn total(&self) -> Option<u64> {
-        (!self.given_up).then_some(self.total)
-    }
-
-    fn runs(&self) -> &Runs {
-        &self.runs
-    }
-
-    fn take_over(&mut self, files: &SharedFiles, worker: usize, index: pg_sys::Oid) -> Result<Option<Runs>> {
-        self.take_over(files, worker, index)
-    }
-
-    fn sort(&mut self) -> Result<()> {
-        self.sort();
-        Ok(())
-    }
-
-    fn memory(&self) -> Slice<'_, Entry<W>> {
-        Slice::new(self.entries())
-    }
-
-    fn readers<'r>(&self, files: impl Iterator<Item = &'r Runs> + Clone) -> Vec<RunReader<W>> {
-        let block = self.block(files.clone().map(|runs| runs.list.len()).sum());
-        files.flat_map(|runs| runs.readers(block)).collect()
-    }
-
-    fn clear(&mut self) {
-        self.take_entries();
-    }
-
-    fn decode(shape: &KeyShape, key: W, take: &mut dyn FnMut(usize, Value<'_>)) {
-        for column in 0..shape.len() {
-            match shape.decode(key, column) {
-                KeyValue::Null => take(column, Value::Null),
-                KeyValue::Datum(datum) => take(column, Value::Datum(datum)),
-                KeyValue::Uuid(bytes) => take(column, Value::Bytes(&bytes)),
-            }
-        }
-    }
-}
+/// Builds an index in its new file with the help of workers, if they are worth their start. All keys are present and
+/// sorted. Guarded, and interruptible.
+type BuildTogether<F> =
+    fn(Relation<'_>, Relation<'_>, &mut Collected<F>, &[Runs], Option<Leaves>, Sources<'_>) -> Result<Together>;
 
 /// Builds an index from keys of one family: see [`build`].
-fn build_keys<K: BuildKeys>(
+fn build_keys<F: CollectedFamily>(
     relation: Relation<'_>,
     oid: pg_sys::Oid,
-    keys: &mut K,
-    others: &mut Vec<Runs>,
+    keys: &mut Collected<F>,
     sources: Sources<'_>,
+    build_together: BuildTogether<F>,
     may_stay: &mut MayStay<'_>,
 ) -> Result<bool> {
-    if !all_runs(sources, others, |worker, files| keys.take_over(files, worker, oid))? {
+    let mut others = Vec::new();
+    if !keys.take_over(sources, oid, &mut others)? {
+        others.iter_mut().for_each(Runs::close);
         return Ok(false);
     }
-    let Some(total) = keys.total() else { return Ok(false) };
-    check_total(total, sources)?;
+    check_total(keys.total, sources)?;
     keys.sort()?;
     let write = |index: Relation<'_>, old: Option<Leaves>, unfit: Rc<Cell<bool>>| {
-        match keys.build_together(relation, index, others, old, sources)? {
+        match build_together(relation, index, keys, &others, old, sources)? {
             Together::Built(built) => return Ok(built),
             // The partly written file is replaced.
             Together::GivenUp => set_new_file(relation, index),
             Together::NotWorth => (),
         }
         let old = old.map(|old| old.reader(keys.shape().clone(), Rc::clone(&unfit)));
-        write_pages(relation, index, keys, others, old, sources, may_stay, &unfit)
+        write_pages(relation, index, keys, &others, old, sources, may_stay, &unfit)
     };
     let built = renew(relation, oid, sources, || (), write)?;
     if built {
-        keys.clear();
+        keys.store = F::Store::default();
     }
+    others.iter_mut().for_each(Runs::close);
     Ok(built)
-}
-
-/// Takes over the runs of all workers. False if one of them could not collect its keys. Guarded.
-pub(super) fn all_runs(
-    sources: Sources<'_>,
-    others: &mut Vec<Runs>,
-    mut take_over: impl FnMut(usize, &SharedFiles) -> Result<Option<Runs>>,
-) -> Result<bool> {
-    for worker in 1..=sources.workers {
-        let Some(files) = sources.files else { return Ok(false) };
-        let Some(runs) = take_over(worker, &files)? else { return Ok(false) };
-        others.push(runs);
-    }
-    Ok(true)
 }
 
 /// Checks that there is a key of each row.
@@ -356,23 +229,24 @@ impl PageSink for IndexFile<'_> {
 /// Merges the keys and writes the index into its new file. Sets `unfit` for a key that is too long, and for keys that
 /// the server would order differently.
 #[allow(clippy::too_many_arguments, reason = "what a build is made of")]
-fn write_pages<K: BuildKeys>(
+fn write_pages<F: CollectedFamily>(
     relation: Relation<'_>,
     index: Relation<'_>,
-    keys: &K,
+    keys: &Collected<F>,
     others: &[Runs],
-    old: Option<LeafReader<K::Family>>,
+    old: Option<LeafReader<F>>,
     sources: Sources<'_>,
     may_stay: &mut MayStay<'_>,
     unfit: &Cell<bool>,
 ) -> Result<Built> {
     let shape = keys.shape();
     let old_unfit = old.as_ref().map(LeafReader::unfit);
-    let mut runs = vec![KeyRun::Memory(keys.memory())];
-    runs.extend(keys.readers(std::iter::once(keys.runs()).chain(others)).into_iter().map(KeyRun::File));
+    let mut runs = vec![KeyRun::Memory(keys.store.run())];
+    let files = readers::<F>(std::iter::once(&keys.runs).chain(others), keys.memory);
+    runs.extend(files.into_iter().map(KeyRun::File));
     runs.extend(old.map(KeyRun::Old));
-    let mut merge = Merge::<K::Family, _>::new(runs);
-    let mut builder = Builder::<K::Family>::new(shape, options(index));
+    let mut merge = Merge::<F, _>::new(runs);
+    let mut builder = Builder::<F>::new(shape, options(index));
     let mut file = IndexFile::new(index)?;
     let form = index.index().filter(|form| form.is_unique);
     let mut unique_keys = form.map(|form| Unique::new(shape, form.nulls_equal));
@@ -381,7 +255,7 @@ fn write_pages<K: BuildKeys>(
         unfit.set(unfit.get() || matches!(error, BuildError::TooLong { .. } | BuildError::Collation));
         failed(error, &old_unfit)
     };
-    let duplicate: &mut Duplicate<'_, K::Family> = &mut |key, rows, row| {
+    let duplicate: &mut Duplicate<'_, F> = &mut |key, rows, row| {
         if let Some(clash) = clashes.find(rows, row)
             && !may_stay(clash, row)
         {
@@ -389,7 +263,7 @@ fn write_pages<K: BuildKeys>(
             let mut values = [pg_sys::Datum::from(0usize); pg_sys::INDEX_MAX_KEYS as usize];
             let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
             let attributes = index.descriptor().attributes();
-            K::decode(shape, key, &mut |column, value| {
+            F::decode(shape, key, &mut |column, value| {
                 if let (Some(to), Some(null)) = (values.get_mut(column), nulls.get_mut(column)) {
                     match (value, attributes.clone().nth(column)) {
                         (Value::Datum(datum), _) => *to = pg_sys::Datum::from(datum),
@@ -407,7 +281,7 @@ fn write_pages<K: BuildKeys>(
     feed(&mut merge, &mut unique_keys, duplicate, &mut builder, &mut file, &failed, || false)?;
     let built = builder.finish(&mut file).map_err(failed)?;
     let old = merge.runs().iter().find_map(|run| if let KeyRun::Old(old) = run { Some(old.entries()) } else { None });
-    check_built(built.entries.saturating_sub(old.unwrap_or(0)), keys.total().unwrap_or(0))?;
+    check_built(built.entries.saturating_sub(old.unwrap_or(0)), keys.total)?;
     file.finish()?;
     Ok(built)
 }

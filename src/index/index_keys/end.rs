@@ -8,7 +8,7 @@
 
 use pg_bulk_storage::btree::entry::{Entry, Word};
 
-use super::collector::Collected;
+use super::collected::{Collected, Keys as _};
 use super::leaves::last_entry;
 use super::runs::Runs;
 use super::sources::{Sources, file_name};
@@ -16,19 +16,23 @@ use crate::error::Result;
 use crate::server::relation::Relation;
 
 /// See [`Collector::is_behind`](super::Collector::is_behind).
-pub(super) fn is_behind<W: Word>(keys: &mut Collected<W>, index: Relation<'_>, sources: Sources<'_>) -> Result<bool> {
+pub(super) fn is_behind<W: Word>(
+    keys: &mut Collected<Entry<W>>,
+    index: Relation<'_>,
+    sources: Sources<'_>,
+) -> Result<bool> {
     let Some(last) = last_entry::<W>(index, keys.shape()) else { return Ok(false) };
     let last = last.key();
     if keys.given_up {
         return Ok(false);
     }
-    keys.sort();
-    if keys.entries().first().is_some_and(|entry| entry.key() <= last) || !are_behind(&keys.runs, last)? {
+    keys.sort()?;
+    if keys.store.list.first().is_some_and(|entry| entry.key() <= last) || !are_behind(&keys.runs, last)? {
         return Ok(false);
     }
     for worker in 1..=sources.workers {
         let Some(files) = sources.files else { return Ok(false) };
-        let Some(mut runs) = Runs::open(&files, &file_name(index.oid(), worker), size_of::<Entry<W>>())? else {
+        let Some(mut runs) = Runs::open(&files, &file_name(index.oid(), worker))? else {
             return Ok(false);
         };
         let behind = are_behind(&runs, last);

@@ -51,14 +51,11 @@ impl Leaves {
 
     /// Makes a reader of the leaf level.
     pub fn reader<F: KeyFamily>(&self, shape: F::Shape, unfit: Rc<Cell<bool>>) -> LeafReader<F> {
-        // SAFETY: a guarded call.
-        let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
+        let strategy = bulk_read();
         let (file, next, permanent) = (self.file, self.first, self.permanent);
         LeafReader { file, next, permanent, strategy, shape, unfit, count: 0, entries: 0, block: Vec::new() }
     }
-}
 
-impl Leaves {
     /// The leaf level from another leaf on.
     pub fn from(self, first: u32) -> Leaves {
         Leaves { first, ..self }
@@ -72,8 +69,7 @@ impl Leaves {
     /// A position to divide the index at: the leaf after this part of it, and a key on the leaf that is greater than
     /// all keys before. None if the leaf has no two keys, or a page is damaged. Guarded.
     pub fn divide<W: Word>(&self, shape: &KeyShape, part: f64) -> Option<(u32, W)> {
-        // SAFETY: a guarded call.
-        let strategy = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) };
+        let strategy = bulk_read();
         let page = |block| read_page(self.file, block, strategy, self.permanent);
         let Metapage { root, mut level, .. } = Metapage::new(&page(METAPAGE))?;
         let (mut block, mut part) = (root, part);
@@ -92,6 +88,12 @@ impl Leaves {
 /// About the number of entries on a leaf.
 pub fn entries_of_page(shape: &KeyShape) -> f64 {
     (PAGE_SIZE * DEFAULT_FILLFACTOR / 100 / (shape.tuple_size() + LINE_POINTER)) as f64
+}
+
+/// Few buffers for many pages. Guarded.
+fn bulk_read() -> pg_sys::BufferAccessStrategy {
+    // SAFETY: a guarded call.
+    unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD) }
 }
 
 /// A copy of a page. Guarded.

@@ -1,22 +1,17 @@
-//! Sorted runs of entries in temporary files.
+//! Sorted runs of keys in temporary files.
 //!
-//! A run is the number of its entries, then the entries. A process that opens a shared file searches it for the runs; a
-//! process that wrote its own file knows their positions.
+//! A run is the number of its items, its length in bytes, and the units of their family ([`KeyFamily`]). A process that
+//! opens a shared file searches it for the runs; a process that wrote its own file knows their positions.
 //!
 //! Entries that came in order are packed ([`pg_bulk_storage::btree::packed`]): a sequence of blocks, in memory while it
-//! is small. In a file, such a run is the number of its entries with a bit that marks it as packed, its length in
-//! bytes, and the bytes.
-//!
-//! Keys that are strings of bytes have different sizes. Their run is its length in bytes, the number of records, then
-//! the records.
+//! is small. In a file, a bit in the number of entries marks such a run.
 
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::rc::Rc;
 
-use pg_bulk_storage::btree::bytes::record::Records;
-use pg_bulk_storage::btree::bytes::store::StoreRun;
 use pg_bulk_storage::btree::entry::{Entry, Word, as_bytes_mut};
-use pg_bulk_storage::btree::merge::Run as _;
+use pg_bulk_storage::btree::family::KeyFamily;
 use pg_bulk_storage::btree::{merge, packed};
 
 use crate::error::{Error, Result, out_of_memory};
@@ -24,12 +19,13 @@ use crate::server::buf_file::{BufFile, Place};
 use crate::server::memory_context::MemoryContext;
 use crate::server::shared_files::SharedFiles;
 
-/// Written in place of the number of entries if the keys could not be collected.
-pub const GIVEN_UP: u64 = u64::MAX;
+/// Written in place of the number of items if the keys could not be collected.
+const GIVEN_UP: u64 = u64::MAX;
 /// Bit in the number of entries of a packed run.
 const PACKED: u64 = 1 << 62;
-/// Length of the number of records at the beginning of a run of records, in bytes.
-const COUNT: usize = size_of::<u64>();
+/// Bytes of a run that are read at once.
+const LEAST_BLOCK: usize = 8 * 1024;
+const MOST_BLOCK: usize = 64 * 1024;
 
 /// Kind of the file of runs.
 #[derive(Debug)]
@@ -44,8 +40,8 @@ pub enum RunFileKind {
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub count: u64,
-    /// Length of its entries in bytes, if they are packed.
-    packed: Option<u64>,
+    bytes: u64,
+    is_packed: bool,
     place: Place,
 }
 
@@ -72,33 +68,27 @@ impl Runs {
         Runs { place, context, file: None, list: Vec::new(), end: Place::default(), memory, in_memory: 0 }
     }
 
-    /// Opens the runs that a process has exported under a name, with entries of `size` bytes.
+    /// Opens the runs that a process has exported under a name.
     ///
     /// None if the process could not collect its keys. Guarded; allocates in the current memory context.
-    pub fn open(files: &SharedFiles, name: &CString, size: usize) -> Result<Option<Runs>> {
+    pub fn open(files: &SharedFiles, name: &CString) -> Result<Option<Runs>> {
         let mut runs = Runs::new(RunFileKind::Own);
         let Some(file) = files.open(name).map(Rc::new) else { return Ok(Some(runs)) };
         runs.file = Some(Rc::clone(&file));
         loop {
-            let mut count = [0; size_of::<u64>()];
-            match file.read(&mut count) {
+            let mut numbers = [[0; size_of::<u64>()]; 2];
+            match file.read(numbers.as_flattened_mut()) {
                 0 => return Ok(Some(runs)),
-                len if len == count.len() => (),
+                len if len == size_of_val(&numbers) => (),
                 _ => return Err(damaged()),
             }
-            let count = u64::from_ne_bytes(count);
+            let [count, bytes] = numbers.map(u64::from_ne_bytes);
             if count == GIVEN_UP {
                 runs.close();
                 return Ok(None);
             }
-            let mut packed = [0; size_of::<u64>()];
-            if count & PACKED != 0 && !file.fill(&mut packed) {
-                return Err(damaged());
-            }
-            let packed = (count & PACKED != 0).then_some(u64::from_ne_bytes(packed));
-            runs.list.push(Run { count: count & !PACKED, packed, place: file.place() });
-            let bytes = packed.or_else(|| count.checked_mul(size as u64));
-            if !bytes.is_some_and(|bytes| file.skip(bytes)) {
+            runs.list.push(Run { count: count & !PACKED, bytes, is_packed: count & PACKED != 0, place: file.place() });
+            if !file.skip(bytes) {
                 return Err(damaged());
             }
         }
@@ -119,22 +109,35 @@ impl Runs {
         matches!(self.place, RunFileKind::Shared(..))
     }
 
-    /// Adds a run. Guarded.
-    pub fn write(&mut self, entries: &[u8], count: u64) -> Result<()> {
-        self.begin(count, None)?;
-        self.append(entries);
-        Ok(())
+    /// Adds a run of `count` items, `bytes` long. Guarded.
+    pub fn write<F: KeyFamily>(
+        &mut self,
+        mut run: impl merge::Run<F, Error = Infallible>,
+        count: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        self.begin(count as u64, bytes as u64, false)?;
+        loop {
+            pgrx::check_for_interrupts!();
+            let Ok(()) = run.advance();
+            if run.block().is_empty() {
+                return Ok(());
+            }
+            self.append(F::as_bytes(run.block()));
+        }
     }
 
-    /// Adds entries to the packed run in memory, after all that it contains. False if packing does not make them
-    /// smaller.
-    pub fn pack<W: Word>(&mut self, entries: &[Entry<W>]) -> Result<bool> {
-        let Some(memory) = Rc::get_mut(&mut self.memory) else { return Ok(false) };
-        let packed = packed::pack(entries, memory).map_err(|_| out_of_memory())?;
-        if packed {
-            self.in_memory += entries.len() as u64;
-        }
-        Ok(packed)
+    /// Notes that the keys could not be collected. Guarded.
+    pub fn give_up(&mut self) -> Result<()> {
+        self.begin(GIVEN_UP, 0, false)
+    }
+
+    /// Adds to the packed run in memory: `pack` appends entries to its bytes, and returns their number.
+    pub fn pack(&mut self, pack: impl FnOnce(&mut Vec<u8>) -> Result<u64>) -> Result<u64> {
+        let Some(memory) = Rc::get_mut(&mut self.memory) else { return Ok(0) };
+        let count = pack(memory)?;
+        self.in_memory += count;
+        Ok(count)
     }
 
     /// Bytes of the run in memory.
@@ -144,14 +147,14 @@ impl Runs {
 
     /// Is any run packed?
     pub fn are_packed(&self) -> bool {
-        self.in_memory > 0 || self.list.iter().any(|run| run.packed.is_some())
+        self.in_memory > 0 || self.list.iter().any(|run| run.is_packed)
     }
 
     /// Writes the run in memory to the file, if there is one. Guarded.
     pub fn spill(&mut self) -> Result<()> {
         if self.in_memory > 0 {
             let (memory, count) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.in_memory));
-            self.begin(count, Some(memory.len() as u64))?;
+            self.begin(count, memory.len() as u64, true)?;
             self.append(&memory);
         }
         Ok(())
@@ -162,26 +165,8 @@ impl Runs {
         (self.memory, self.in_memory) = (Rc::default(), 0);
     }
 
-    /// Adds a run of records. Guarded.
-    pub fn write_records(&mut self, mut records: StoreRun<'_>, count: usize, bytes: usize) -> Result<()> {
-        self.begin((bytes + COUNT) as u64, None)?;
-        self.append(&(count as u64).to_ne_bytes());
-        loop {
-            pgrx::check_for_interrupts!();
-            let Ok(()) = records.advance();
-            if records.block().is_empty() {
-                return Ok(());
-            }
-            self.append(records.block());
-        }
-    }
-
-    /// Writes the header of a run: the number of its entries, and its bytes if it is packed. Notes its position.
-    /// Guarded.
-    fn begin(&mut self, count: u64, packed: Option<u64>) -> Result<()> {
-        let numbers = [count | if packed.is_some() { PACKED } else { 0 }, packed.unwrap_or_default()];
-        let numbers = numbers.map(u64::to_ne_bytes);
-        let size = if packed.is_some() { 2 } else { 1 };
+    /// Writes the header of a run, and notes its position. Guarded.
+    fn begin(&mut self, count: u64, bytes: u64, is_packed: bool) -> Result<()> {
         // The file position may have changed, if runs were read.
         if self.file.as_ref().is_some_and(|file| !file.go_to(self.end)) {
             return Err(damaged());
@@ -196,8 +181,9 @@ impl Runs {
             }
             .map(Rc::new);
         }
-        self.append(numbers.as_flattened().get(..size * size_of::<u64>()).unwrap_or_default());
-        self.list.push(Run { count, packed, place: self.end });
+        let numbers = [count | if is_packed { PACKED } else { 0 }, bytes];
+        self.append(numbers.map(u64::to_ne_bytes).as_flattened());
+        self.list.push(Run { count, bytes, is_packed, place: self.end });
         Ok(())
     }
 
@@ -207,17 +193,6 @@ impl Runs {
             file.write(bytes);
             self.end = file.place();
         }
-    }
-
-    /// The number of records in runs of records. Guarded.
-    pub fn records(&self) -> Result<u64> {
-        let count = |run: &Run| {
-            let mut count = [0; COUNT];
-            let mut run = *run;
-            run.read(self.file.as_deref(), &mut count)?;
-            Ok(u64::from_ne_bytes(count))
-        };
-        self.list.iter().map(count).sum()
     }
 
     /// Exports the runs to the leader. Guarded.
@@ -236,24 +211,25 @@ impl Runs {
         self.forget();
     }
 
-    /// Makes readers of all runs, which can be read alternately, `most` entries at once.
-    pub fn readers<W: Word>(&self, most: usize) -> impl Iterator<Item = RunReader<W>> {
-        let memory = Run { count: self.in_memory, packed: Some(self.memory.len() as u64), place: Place::default() };
-        let memory = (self.in_memory > 0).then_some((memory, Some(&self.memory)));
+    /// Makes readers of all runs, which can be read alternately, `block` bytes at once.
+    fn readers<F: KeyFamily>(&self, block: usize) -> impl Iterator<Item = RunReader<F>> {
+        let (count, bytes) = (self.in_memory, self.memory.len() as u64);
+        let memory = Run { count, bytes, is_packed: true, place: Place::default() };
+        let memory = (count > 0).then_some((memory, Some(&self.memory)));
         let runs = self.list.iter().map(|run| (*run, None)).chain(memory);
-        runs.map(move |(run, memory)| self.reader(run, memory, most))
+        runs.map(move |(run, memory)| self.reader(run, memory, block))
     }
 
-    fn reader<W: Word>(&self, run: Run, memory: Option<&Rc<Vec<u8>>>, most: usize) -> RunReader<W> {
-        let memory = memory.map(Rc::clone);
-        RunReader { file: self.file.clone(), run, memory, at: 0, read: 0, most, block: Vec::new(), bytes: Vec::new() }
+    fn reader<F: KeyFamily>(&self, run: Run, memory: Option<&Rc<Vec<u8>>>, block: usize) -> RunReader<F> {
+        let (file, memory, most) = (self.file.clone(), memory.map(Rc::clone), (block / size_of::<F>()).max(1));
+        RunReader { file, run, memory, read: 0, most, block: Vec::new(), complete: 0, bytes: Vec::new() }
     }
 
     /// The first keys of all runs. Guarded.
     pub fn first_keys<W: Word>(&self) -> Result<Vec<W>> {
         let mut keys = Vec::with_capacity(self.list.len() + 1);
         for run in self.list.iter().filter(|run| run.count > 0) {
-            if run.packed.is_none() {
+            if !run.is_packed {
                 keys.push(self.key(run, 0)?);
                 continue;
             }
@@ -269,13 +245,14 @@ impl Runs {
     }
 
     /// Makes readers of the entries with keys from `from` on and before `to`. Guarded.
-    pub fn between<W: Word>(&self, from: Option<W>, to: Option<W>, most: usize) -> Result<Vec<RunReader<W>>> {
+    pub fn between<W: Word>(&self, from: Option<W>, to: Option<W>, block: usize) -> Result<Vec<RunReader<Entry<W>>>> {
         let reader = |run: &Run| {
             let start = from.map_or(Ok(0), |key| self.place_of(run, key))?;
             let end = to.map_or(Ok(run.count), |key| self.place_of(run, key))?;
             let count = end.saturating_sub(start);
-            let run = Run { count, ..self.behind::<W>(run, if count > 0 { start } else { 0 })? };
-            Ok(self.reader(run, None, most))
+            let bytes = count.saturating_mul(size_of::<Entry<W>>() as u64);
+            let run = Run { count, bytes, ..self.behind::<W>(run, if count > 0 { start } else { 0 })? };
+            Ok(self.reader(run, None, block))
         };
         self.list.iter().map(reader).collect()
     }
@@ -299,26 +276,25 @@ impl Runs {
 
     /// The position of an entry in a run that is not packed. Guarded.
     fn behind<W: Word>(&self, run: &Run, number: u64) -> Result<Run> {
-        if run.packed.is_some() {
+        if run.is_packed {
             return Err(damaged());
         }
         let bytes = number.checked_mul(size_of::<Entry<W>>() as u64).ok_or_else(damaged)?;
         let file = self.file.as_ref().filter(|file| file.go_to(run.place) && file.skip(bytes)).ok_or_else(damaged)?;
         Ok(Run { place: file.place(), ..*run })
     }
+}
 
-    /// Makes readers of runs of records, `size` bytes at once.
-    pub fn record_readers(&self, size: usize) -> impl Iterator<Item = RecordReader> {
-        let reader = move |run: &Run| RecordReader {
-            file: self.file.clone(),
-            run: *run,
-            read: 0,
-            size,
-            block: Vec::new(),
-            whole: 0,
-        };
-        self.list.iter().map(reader)
-    }
+/// Bytes of each of these runs to read at once, within `memory` bytes.
+pub fn block_size<'r>(runs: impl Iterator<Item = &'r Runs>, memory: usize) -> usize {
+    let count: usize = runs.map(|runs| runs.list.len()).sum();
+    (memory / count.max(1)).clamp(LEAST_BLOCK, MOST_BLOCK)
+}
+
+/// Makes readers of all these runs, within `memory` bytes.
+pub fn readers<'r, F: KeyFamily>(runs: impl Iterator<Item = &'r Runs> + Clone, memory: usize) -> Vec<RunReader<F>> {
+    let block = block_size(runs.clone(), memory);
+    runs.flat_map(|runs| runs.readers(block)).collect()
 }
 
 impl Run {
@@ -337,35 +313,37 @@ fn damaged() -> Error {
 
 /// A reader of a run. Guarded.
 #[derive(Debug)]
-pub struct RunReader<W: Word> {
+pub struct RunReader<F: KeyFamily> {
     file: Option<Rc<BufFile>>,
     run: Run,
-    /// A packed run in memory, and the number of its bytes that were read.
+    /// The run, if it is packed and in memory.
     memory: Option<Rc<Vec<u8>>>,
-    at: usize,
+    /// Bytes that were read.
     read: u64,
+    /// Units that are read at once.
     most: usize,
-    block: Vec<Entry<W>>,
+    /// Complete items, and the beginning of another one.
+    block: Vec<F>,
+    complete: usize,
     /// A packed block.
     bytes: Vec<u8>,
 }
 
-impl<W: Word> RunReader<W> {
+/// Most bytes of a packed block: half the size of its entries.
+const MOST_PACKED: usize = packed::MOST * size_of::<Entry<u128>>() / 2;
+
+impl<F: KeyFamily> RunReader<F> {
     /// Unpacks the next block.
     fn advance_packed(&mut self) -> Result<()> {
-        if self.read == self.run.count {
-            self.block.clear();
-            return Ok(());
-        }
+        let size;
         let is_block = if let Some(memory) = &self.memory {
-            let rest = memory.get(self.at..).unwrap_or_default();
-            let size = packed::size_of_block(*rest.first_chunk().ok_or_else(damaged)?);
-            self.at += size;
-            packed::unpack(rest.get(..size).ok_or_else(damaged)?, &mut self.block)
+            let rest = usize::try_from(self.read).ok().and_then(|read| memory.get(read..)).unwrap_or_default();
+            size = packed::size_of_block(*rest.first_chunk().ok_or_else(damaged)?);
+            F::unpack(rest.get(..size).ok_or_else(damaged)?, &mut self.block)
         } else {
             let mut start = [0; packed::START];
             self.run.read(self.file.as_deref(), &mut start)?;
-            let size = packed::size_of_block(start);
+            size = packed::size_of_block(start);
             let more = size.checked_sub(start.len()).filter(|_| size <= MOST_PACKED).ok_or_else(damaged)?;
             self.bytes.clear();
             self.bytes.try_reserve(size).map_err(|_| out_of_memory())?;
@@ -373,83 +351,46 @@ impl<W: Word> RunReader<W> {
             self.bytes.resize(size, 0);
             let rest = self.bytes.get_mut(size - more..).unwrap_or_default();
             self.run.read(self.file.as_deref(), rest)?;
-            packed::unpack(&self.bytes, &mut self.block)
+            F::unpack(&self.bytes, &mut self.block)
         };
         if !is_block.map_err(|_| out_of_memory())? {
             return Err(damaged());
         }
-        self.read += self.block.len() as u64;
-        if self.read <= self.run.count { Ok(()) } else { Err(damaged()) }
+        self.complete = self.block.len();
+        self.read += size as u64;
+        if self.read <= self.run.bytes { Ok(()) } else { Err(damaged()) }
     }
 }
 
-/// Most bytes of a packed block: half the size of its entries.
-const MOST_PACKED: usize = packed::MOST * size_of::<Entry<u128>>() / 2;
-
-impl<W: Word> merge::Run<Entry<W>> for RunReader<W> {
+impl<F: KeyFamily> merge::Run<F> for RunReader<F> {
     type Error = Error;
 
-    fn block(&self) -> &[Entry<W>] {
-        &self.block
+    fn block(&self) -> &[F] {
+        self.block.get(..self.complete).unwrap_or_default()
     }
 
     fn advance(&mut self) -> Result<()> {
         pgrx::check_for_interrupts!();
-        if self.run.packed.is_some() {
-            return self.advance_packed();
-        }
-        let left = usize::try_from(self.run.count - self.read).unwrap_or(usize::MAX);
-        self.block.resize(left.min(self.most), Entry::default());
-        let bytes = as_bytes_mut(&mut self.block);
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        self.run.read(self.file.as_deref(), bytes)?;
-        self.read += self.block.len() as u64;
-        Ok(())
-    }
-}
-
-/// A reader of a run of records. Guarded.
-#[derive(Debug)]
-pub struct RecordReader {
-    file: Option<Rc<BufFile>>,
-    run: Run,
-    read: u64,
-    /// Bytes that are read at once.
-    size: usize,
-    /// Complete records, and the beginning of another one.
-    block: Vec<u8>,
-    whole: usize,
-}
-
-impl merge::Run<u8> for RecordReader {
-    type Error = Error;
-
-    fn block(&self) -> &[u8] {
-        self.block.get(..self.whole).unwrap_or_default()
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        pgrx::check_for_interrupts!();
-        if self.read == 0 {
-            let mut count = [0; COUNT];
-            self.run.read(self.file.as_deref(), &mut count)?;
-            self.read = COUNT as u64;
-        }
-        self.block.drain(..self.whole);
-        self.whole = 0;
-        while self.whole == 0 {
-            let begun = self.block.len();
-            let left = usize::try_from(self.run.count.saturating_sub(self.read)).unwrap_or(usize::MAX);
-            if left == 0 {
-                return if begun == 0 { Ok(()) } else { Err(damaged()) };
+        self.block.copy_within(self.complete.., 0);
+        let mut begun = self.block.len() - std::mem::take(&mut self.complete);
+        while self.complete == 0 {
+            let left = self.run.bytes.saturating_sub(self.read);
+            if left == 0 && begun == 0 {
+                return Ok(());
             }
-            self.block.resize(begun + left.min(self.size), 0);
-            let bytes = self.block.get_mut(begun..).unwrap_or_default();
+            if self.run.is_packed {
+                return self.advance_packed();
+            }
+            let units = usize::try_from(left / size_of::<F>() as u64).unwrap_or(usize::MAX).min(self.most);
+            if units == 0 {
+                return Err(damaged());
+            }
+            self.block.resize(begun + units, F::default());
+            let bytes = F::as_bytes_mut(self.block.get_mut(begun..).unwrap_or_default());
             self.run.read(self.file.as_deref(), bytes)?;
             self.read += bytes.len() as u64;
-            self.whole = Records(&self.block).map(|record| record.size()).sum();
+            begun = self.block.len();
+            self.complete = F::complete(&self.block);
         }
         Ok(())
     }

@@ -12,10 +12,11 @@ use pg_bulk_storage::btree::merge::{Merge, Run};
 use pgrx::pg_sys;
 
 pub use self::growth::{Growth, border};
-use super::build::{all_runs, check_total};
-use super::collector::{Collected, Collector, Keys};
+use super::build::check_total;
+use super::collected::{Collected, Keys as _};
+use super::collector::{CollectedForm, Collector};
 use super::end::is_behind;
-use super::runs::{RunReader, Runs};
+use super::runs::{RunReader, Runs, readers};
 use super::sources::Sources;
 use crate::error::{Error, Result, out_of_memory};
 use crate::index::leaf::IndexEnd;
@@ -43,43 +44,24 @@ pub trait KeyStream: Debug {
 }
 
 impl Collector {
-    /// The keys, if they are integers.
-    fn words(&mut self) -> Option<&mut dyn WordKeys> {
-        match &mut self.keys {
-            Keys::Narrow(keys) => Some(keys),
-            Keys::Wide(keys) => Some(keys),
-            Keys::Bytes(_) | Keys::Tuples(_) => None,
-        }
-    }
-
     /// Are all collected keys greater than those of the index, which is open and has no other writer? Only for integer
     /// keys. Guarded; the files' memory is in the current memory context.
     pub fn is_behind(&mut self, index: Relation<'_>, sources: Sources<'_>) -> Result<bool> {
-        self.words().map_or(Ok(false), |keys| keys.is_behind(index, sources))
+        match &mut self.form {
+            CollectedForm::Narrow(keys) => is_behind(keys, index, sources),
+            CollectedForm::Wide(keys) => is_behind(keys, index, sources),
+            CollectedForm::Bytes(_) | CollectedForm::Tuples(_) => Ok(false),
+        }
     }
 
     /// Opens the keys of all processes in order. None if they could not be collected, or are not integers. Guarded; the
     /// files' memory is in the current memory context.
     pub fn stream(&mut self, sources: Sources<'_>) -> Result<Option<Box<dyn KeyStream>>> {
-        let index = self.index;
-        self.words().map_or(Ok(None), |keys| keys.stream(index, sources))
-    }
-}
-
-/// Collected keys that are integers of one width: see [`Collector`].
-trait WordKeys {
-    fn is_behind(&mut self, index: Relation<'_>, sources: Sources<'_>) -> Result<bool>;
-
-    fn stream(&mut self, index: pg_sys::Oid, sources: Sources<'_>) -> Result<Option<Box<dyn KeyStream>>>;
-}
-
-impl<W: Word> WordKeys for Collected<W> {
-    fn is_behind(&mut self, index: Relation<'_>, sources: Sources<'_>) -> Result<bool> {
-        is_behind(self, index, sources)
-    }
-
-    fn stream(&mut self, index: pg_sys::Oid, sources: Sources<'_>) -> Result<Option<Box<dyn KeyStream>>> {
-        open(self, index, sources)
+        match &mut self.form {
+            CollectedForm::Narrow(keys) => open(keys, self.index, sources),
+            CollectedForm::Wide(keys) => open(keys, self.index, sources),
+            CollectedForm::Bytes(_) | CollectedForm::Tuples(_) => Ok(None),
+        }
     }
 }
 
@@ -105,7 +87,7 @@ const BLOCK: usize = 4096;
 enum KeyRun<W: Word> {
     /// Entries, and the range of those that are read.
     Memory(Vec<Entry<W>>, std::ops::Range<usize>),
-    File(RunReader<W>),
+    File(RunReader<Entry<W>>),
 }
 
 impl<W: Word> Run<Entry<W>> for KeyRun<W> {
@@ -134,22 +116,21 @@ impl<W: Word> Run<Entry<W>> for KeyRun<W> {
 
 /// Opens the keys of all processes: see [`Collector::stream`].
 fn open<W: Word>(
-    keys: &mut Collected<W>,
+    keys: &mut Collected<Entry<W>>,
     index: pg_sys::Oid,
     sources: Sources<'_>,
 ) -> Result<Option<Box<dyn KeyStream>>> {
     let mut others = Vec::new();
-    if keys.given_up || !all_runs(sources, &mut others, |worker, files| keys.take_over(files, worker, index))? {
+    if !keys.take_over(sources, index, &mut others)? {
         others.iter_mut().for_each(Runs::close);
         return Ok(None);
     }
     check_total(keys.total, sources)?;
-    keys.sort();
-    let files = || std::iter::once(&keys.runs).chain(&others);
-    let block = keys.block(files().map(|runs| runs.list.len()).sum());
-    let mut runs: Vec<KeyRun<W>> = files().flat_map(|runs| runs.readers(block)).map(KeyRun::File).collect();
+    keys.sort()?;
+    let files = readers::<Entry<W>>(std::iter::once(&keys.runs).chain(&others), keys.memory);
+    let mut runs: Vec<KeyRun<W>> = files.into_iter().map(KeyRun::File).collect();
     let shape = keys.shape().clone();
-    runs.push(KeyRun::Memory(keys.take_entries(), 0..0));
+    runs.push(KeyRun::Memory(std::mem::take(&mut keys.store).list, 0..0));
     let growth = Growth::new(shape.clone());
     Ok(Some(Box::new(Stream { shape, merge: Merge::new(runs), ahead: Vec::new(), taken: 0, growth, others })))
 }

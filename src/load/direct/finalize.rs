@@ -113,13 +113,13 @@ pub struct Finalization {
 impl Finalization {
     /// Closes the key files that were not used. Guarded.
     pub fn close_files(&mut self) {
-        self.relations.iter_mut().flat_map(|written| &mut written.collectors).for_each(Collector::close);
+        self.relations.iter_mut().flat_map(|written| &mut written.collectors).for_each(|collector| collector.close());
     }
 
     /// The steps after the last row. Guarded, and outside of parallel mode.
     pub fn after_rows(&mut self, leader: &mut Leader) -> Result<()> {
         let mut relations = std::mem::take(&mut self.relations);
-        let held = |written: &Written| written.collectors.iter().map(Collector::held).sum::<usize>();
+        let held = |written: &Written| written.collectors.iter().map(|collector| collector.held()).sum::<usize>();
         // Keys of other relations are in memory, too.
         let mut others: usize = relations.iter().map(held).sum();
         for written in &mut relations {

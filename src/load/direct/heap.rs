@@ -482,7 +482,7 @@ impl Heap {
             unsafe { pg_sys::FreeBulkInsertState(bulk) };
         }
         // Collectors that were not taken.
-        self.collectors.iter_mut().for_each(Collector::close);
+        self.collectors.iter_mut().for_each(|collector| collector.close());
         if let Some(relation) = self.kept.take() {
             relation.close();
         }

@@ -176,7 +176,7 @@ impl Process {
                 collector.hand_over()?;
             } else {
                 // Workers sort their keys at the same time.
-                collector.sort();
+                collector.sort()?;
             }
         }
         writer.progress.stages.lap(&mut watch, Stage::Rest);

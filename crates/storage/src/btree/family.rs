@@ -4,13 +4,15 @@
 //! of bytes have records ([`crate::btree::bytes::record`]), whose units are bytes. An *item* is a key with its row: one
 //! entry, or one record. A family is named by its unit.
 
+use std::collections::TryReserveError;
 use std::fmt::Debug;
 
 use super::bytes::record::{self, Record, Records, window};
 use super::bytes::shape::ByteShape;
-use super::entry::{Entry, Tid, Word};
+use super::entry::{Entry, Tid, Word, as_bytes, as_bytes_mut};
 use super::key::KeyShape;
 use super::leaf::{Leaf, LeafError};
+use super::packed;
 
 /// A key, its row, and the number of units of both.
 pub type Item<K> = (K, Tid, usize);
@@ -54,6 +56,23 @@ pub trait KeyFamily: Copy + Debug + Default + 'static {
     /// # Errors
     /// The first item that is invalid or has no key.
     fn read_leaf(shape: &Self::Shape, leaf: &Leaf<'_>, units: &mut Vec<Self>) -> Result<u64, LeafError>;
+
+    /// Returns units as bytes, for a file that only this machine reads.
+    fn as_bytes(units: &[Self]) -> &[u8];
+
+    /// Returns the memory of units, to read them from a file.
+    fn as_bytes_mut(units: &mut [Self]) -> &mut [u8];
+
+    /// Number of units at the start that are complete items.
+    fn complete(units: &[Self]) -> usize;
+
+    /// Replaces `to` with the units of a block: [`packed::unpack`]. Other families have no such blocks.
+    ///
+    /// # Errors
+    /// Memory is exhausted.
+    fn unpack(_block: &[u8], _to: &mut Vec<Self>) -> Result<bool, TryReserveError> {
+        Ok(false)
+    }
 
     /// Returns the head of the item at the start.
     fn head(units: &[Self]) -> Option<Self::Head>;
@@ -118,6 +137,22 @@ impl<W: Word> KeyFamily for Entry<W> {
         let before = units.len();
         leaf.entries(shape, |key, tid, _| units.push(Entry::new(key, tid)))?;
         Ok((units.len() - before) as u64)
+    }
+
+    fn as_bytes(units: &[Self]) -> &[u8] {
+        as_bytes(units)
+    }
+
+    fn as_bytes_mut(units: &mut [Self]) -> &mut [u8] {
+        as_bytes_mut(units)
+    }
+
+    fn complete(units: &[Self]) -> usize {
+        units.len()
+    }
+
+    fn unpack(block: &[u8], to: &mut Vec<Self>) -> Result<bool, TryReserveError> {
+        packed::unpack(block, to)
     }
 
     #[inline(always)]
@@ -208,6 +243,18 @@ impl KeyFamily for u8 {
 
     fn read_leaf(shape: &ByteShape, leaf: &Leaf<'_>, units: &mut Vec<u8>) -> Result<u64, LeafError> {
         leaf.records(shape, units)
+    }
+
+    fn as_bytes(units: &[u8]) -> &[u8] {
+        units
+    }
+
+    fn as_bytes_mut(units: &mut [u8]) -> &mut [u8] {
+        units
+    }
+
+    fn complete(units: &[u8]) -> usize {
+        Records(units).map(|record| record.size()).sum()
     }
 
     #[inline(always)]

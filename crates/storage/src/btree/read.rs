@@ -111,31 +111,35 @@ impl<C: Copy> Layout<C> {
 
     /// Passes each column at a constant offset to `take`, with the data from there on.
     #[inline(always)]
-    fn fixed_part<'t>(&self, data: &'t [u8], mut take: impl FnMut(&C, &'t [u8]) -> Option<()>) -> Option<()> {
+    pub(super) fn fixed_part<'t>(
+        &self,
+        data: &'t [u8],
+        mut take: impl FnMut(&C, &'t [u8]) -> Option<()>,
+    ) -> Option<()> {
         for (column, place) in self.wanted.get(..self.fixed_wanted)? {
             take(column, data.get(*place..)?)?;
         }
         Some(())
     }
 
-    /// Passes each column of a tuple with this data to `take`, with the data from there on, or `None` for a null.
+    /// Passes each other column of a tuple with this data to `take`, with the data from there on, or `None` for a null.
+    /// All columns, if any attribute is null.
     #[inline(always)]
-    pub(super) fn walk<'t>(
+    pub(super) fn others<'t>(
         &self,
         tuple: &[u8],
         (data, nulls): (&'t [u8], bool),
         mut take: impl FnMut(&C, Option<&'t [u8]>) -> Option<()>,
     ) -> Option<()> {
-        let (mut at, mut passed) = (0, 0);
-        if !nulls {
-            self.fixed_part(data, |column, bytes| take(column, Some(bytes)))?;
-            (at, passed) = (self.fixed_end, self.fixed);
-        }
+        let (mut at, passed) = if nulls { (0, 0) } else { (self.fixed_end, self.fixed) };
         for (i, step) in self.steps.iter().enumerate().skip(passed) {
             let null = nulls && tuple.get(TUPLE_HEADER + i / 8)? >> (i % 8) & 1 == 0;
             let mut start = at;
             if !null {
                 (start, at) = step.place(data, at)?;
+            }
+            if step.first == step.last {
+                continue;
             }
             for (column, _) in self.wanted.get(usize::from(step.first)..usize::from(step.last))? {
                 take(column, if null { None } else { Some(data.get(start..)?) })?;
@@ -172,6 +176,18 @@ impl KeyReader {
         if nulls || self.layout.fixed < self.layout.steps.len() {
             return self.walk(tuple, data, nulls);
         }
+        self.fixed_part(data)
+    }
+
+    /// [`Self::read`] for the few tuples of a page that have no single integer without nulls: not a part of its loop.
+    #[inline(never)]
+    fn read_other<W: Word>(&self, tuple: &[u8]) -> Option<W> {
+        self.read(tuple)
+    }
+
+    /// Reads the columns of a key at constant offsets.
+    #[inline(always)]
+    fn fixed_part<W: Word>(&self, data: &[u8]) -> Option<W> {
         let mut word = W::default();
         self.layout.fixed_part(data, |column, bytes| {
             word = word | self.shape.part(column, Some(column.kind.load(bytes)?))?;
@@ -182,8 +198,8 @@ impl KeyReader {
 
     #[inline(never)]
     fn walk<W: Word>(&self, tuple: &[u8], data: &[u8], nulls: bool) -> Option<W> {
-        let mut word = W::default();
-        self.layout.walk(tuple, (data, nulls), |column, bytes| {
+        let mut word = if nulls { W::default() } else { self.fixed_part(data)? };
+        self.layout.others(tuple, (data, nulls), |column, bytes| {
             let raw = match bytes {
                 Some(bytes) => Some(column.kind.load(bytes)?),
                 None => None,
@@ -202,7 +218,7 @@ impl KeyReader {
             let word = |bytes: &[u8; 4]| W::from_u64(u64::from(u32::from_ne_bytes(*bytes))) ^ flip | no_nulls;
             return self.read_each(page, block, entries, |tuple| match self.only_attribute(tuple) {
                 Some(bytes) => Some(word(bytes)),
-                None => self.read(tuple),
+                None => self.read_other(tuple),
             });
         }
         if let Some(column) = self.shape.only_integer(8) {
@@ -210,7 +226,7 @@ impl KeyReader {
             let word = |bytes: &[u8; 8]| W::from_u64(u64::from_ne_bytes(*bytes)) ^ flip | no_nulls;
             return self.read_each(page, block, entries, |tuple| match self.only_attribute(tuple) {
                 Some(bytes) => Some(word(bytes)),
-                None => self.read(tuple),
+                None => self.read_other(tuple),
             });
         }
         self.read_each(page, block, entries, |tuple| self.read(tuple))
@@ -225,10 +241,14 @@ impl KeyReader {
         read: impl Fn(&[u8]) -> Option<W>,
     ) -> Option<usize> {
         let before = entries.len();
-        let tuples = tuples(page);
-        entries.reserve(tuples.size_hint().1.unwrap_or_default());
-        for (offset, tuple) in tuples {
-            entries.push(Entry::new(read(tuple?)?, Tid::new(block, offset)));
+        let lower = usize::from(u16_at(page, 12));
+        let pointers = page.get(PAGE_HEADER..lower).unwrap_or_default().as_chunks::<LINE_POINTER>().0;
+        entries.reserve(pointers.len());
+        for (pointer, offset) in pointers.iter().zip(1u16..) {
+            let (at, flags, length) = item_id(u32::from_ne_bytes(*pointer));
+            if flags == LP_NORMAL {
+                entries.push(Entry::new(read(page.get(at..at + length)?)?, Tid::new(block, offset)));
+            }
         }
         Some(entries.len() - before)
     }

@@ -266,7 +266,7 @@ pub struct RangePlan {
     pub options: Options,
     /// None for an index that is not unique; else whether nulls are equal.
     pub unique: Option<bool>,
-    /// Number of entries of each run that are read at once.
+    /// Bytes of each run that are read at once.
     pub block: usize,
     pub old: Option<Leaves>,
     /// First block of the load's rows.

@@ -24,8 +24,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use pg_bulk_storage::btree::build::{BlockSource, Built, Page, TreePart, join};
+use pg_bulk_storage::btree::collect::Entries;
 use pg_bulk_storage::btree::entry::{Entry, Tid, Word};
 use pg_bulk_storage::btree::key::{KeyShape, Width};
+use pg_bulk_storage::btree::merge::Slice;
 use pgrx::{PgSqlErrorCode as Code, pg_guard, pg_sys};
 
 use super::range::{Bound, BuiltRange, Extents, RangePlan, Ranges, Seen, bounds, extent_size};
@@ -34,9 +36,9 @@ use crate::error::{Error, OrRaise, Result, out_of_memory};
 use crate::guc;
 use crate::heap::append::Traits;
 use crate::index::index_file::IndexFile;
-use crate::index::index_keys::collector::Collected;
+use crate::index::index_keys::collected::Collected;
 use crate::index::index_keys::leaves::{Leaves, entries_of_page};
-use crate::index::index_keys::runs::Runs;
+use crate::index::index_keys::runs::{Runs, block_size};
 use crate::index::index_keys::sources::{Help, Sources, file_name};
 use crate::index::index_keys::{KeyForm, shape};
 use crate::server::compat;
@@ -96,11 +98,11 @@ unsafe impl Task for BuildTask {
     const WORKER: &'static CStr = c"pg_bulk_index_worker";
 }
 
-/// See [`super::BuildKeys::build_together`]. All keys are present and sorted.
+/// See [`super::BuildTogether`].
 pub(super) fn build<W: Word>(
     relation: Relation<'_>,
     index: Relation<'_>,
-    keys: &mut Collected<W>,
+    keys: &mut Collected<Entry<W>>,
     others: &[Runs],
     old: Option<Leaves>,
     sources: Sources<'_>,
@@ -119,9 +121,9 @@ pub(super) fn build<W: Word>(
     let runs: Vec<&Runs> = std::iter::once(&keys.runs).chain(others).collect();
     let found = old.as_ref().map(|old| (old, entries));
     let ranges = (processes * RANGES).min(usize::try_from(total / least).unwrap_or(usize::MAX)).max(processes);
-    let bounds = bounds(keys.shape(), keys.entries(), &runs, found, ranges)?;
+    let bounds = bounds(keys.shape(), &keys.store.list, &runs, found, ranges)?;
     let Some(first) = bounds.first().map(Bound::key::<W>) else { return Ok(Together::NotWorth) };
-    let own = keys.entries().partition_point(|entry| entry.key() < first);
+    let own = keys.store.list.partition_point(|entry| entry.key() < first);
     let known = keys.lend(own, &files, oid)?;
     let pages = (keys.total as f64 + entries) / entries_of_page(keys.shape());
     let mut image = Image::new();
@@ -133,7 +135,7 @@ pub(super) fn build<W: Word>(
         plan: RangePlan {
             options: options(index),
             unique: form.is_unique.then_some(form.nulls_equal),
-            block: keys.block(keys.runs.list.len() + others.iter().map(|runs| runs.list.len()).sum::<usize>()),
+            block: block_size(std::iter::once(&keys.runs).chain(others), keys.memory),
             old,
             // Only the leader knows the rows in `elsewhere`.
             start: if sources.elsewhere.is_empty() { sources.start } else { 0 },
@@ -159,7 +161,7 @@ pub(super) fn build<W: Word>(
         plan: task.plan,
         shape: keys.shape(),
         runs: std::iter::once(&keys.runs).chain(others).collect(),
-        memory: keys.entries().get(..own).unwrap_or_default(),
+        memory: keys.store.list.get(..own).unwrap_or_default(),
         bounds: &bounds,
         over: &task.over,
     };
@@ -194,7 +196,7 @@ pub(super) fn build<W: Word>(
     let new: u64 =
         built_ranges.iter().map(|built_range| built_range.part.entries.saturating_sub(built_range.seen.count)).sum();
     check_built(new, keys.total)?;
-    keys.take_entries();
+    keys.store = Entries::default();
     let parts = built_ranges.into_iter().map(|built_range| built_range.part).collect();
     left.ranges.sort_by_key(|range| range.start);
     let left = Remains(Rc::new(RefCell::new(left)));
@@ -259,17 +261,18 @@ fn parts_name(index: pg_sys::Oid, worker: usize) -> CString {
     CString::new(format!("{}.part.{worker}", index.to_u32())).unwrap_or_default()
 }
 
-impl<W: Word> Collected<W> {
+impl<W: Word> Collected<Entry<W>> {
     /// Lets workers read this process's runs, and its entries in memory from `from` on.
     ///
     /// Returns the number of runs that are not also in memory. Guarded.
     fn lend(&mut self, from: usize, files: &SharedFiles, index: pg_sys::Oid) -> Result<usize> {
         let known = self.runs.list.len();
-        if from < self.entries().len() {
-            self.write_run(from)?;
+        let entries = self.store.list.get(from..).unwrap_or_default();
+        if !entries.is_empty() {
+            self.runs.write::<Entry<W>>(Slice::new(entries), entries.len(), size_of_val(entries))?;
         }
         self.runs.export();
-        self.runs = Runs::open(files, &file_name(index, 0), size_of::<Entry<W>>())?.ok_or_else(damaged)?;
+        self.runs = Runs::open(files, &file_name(index, 0))?.ok_or_else(damaged)?;
         Ok(known)
     }
 }
@@ -307,7 +310,7 @@ fn build_in_worker<W: Word>(index: Relation<'_>, team: &Worker<BuildTask>, shape
     let mut runs = Vec::with_capacity(task.sources);
     for source in 0..task.sources {
         let name = file_name(task.index, source);
-        runs.push(Runs::open(&files, &name, size_of::<Entry<W>>())?.ok_or_else(damaged)?);
+        runs.push(Runs::open(&files, &name)?.ok_or_else(damaged)?);
     }
     let mut file = IndexFile::part(index, task.traits)?;
     let blocks = Extents::new(SharedRef::from(&task.extent), task.extent_size);

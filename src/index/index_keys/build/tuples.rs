@@ -62,13 +62,13 @@ fn write_pages(
     let mut before = Tid::default();
     while tuples.advance() {
         for sorted in tuples.batch() {
-            let row = sorted.tuple().first_chunk().map_or(before, |tid| Tid::from_bytes(*tid));
+            let row = sorted.tuple.first_chunk().map_or(before, |tid| Tid::from_bytes(*tid));
             if sorted.equal && !may_stay(Clash::Twin { before, begins: true }, row) {
                 tuples.raise_duplicate(&sorted);
             }
             before = row;
             let high_key = |left: &[u8], right: &[u8]| tuples.high_key(left, right);
-            match builder.push(sorted.tuple(), sorted.same, high_key, &mut file) {
+            match builder.push(sorted.tuple, sorted.same, high_key, &mut file) {
                 Ok(()) => (),
                 Err(error) => {
                     if let BuildError::TooLong { .. } = error {

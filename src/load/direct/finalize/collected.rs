@@ -10,7 +10,7 @@ use super::table::{WrittenTable, left_beside};
 use super::{Finalization, Written};
 use crate::error::{Error, OrRaise, Result};
 use crate::heap::removal::row_of;
-use crate::index::index_keys::{self, Clash, Collector, Help, Sources};
+use crate::index::index_keys::{self, Clash, Help, Sources};
 use crate::index::key_conflicts::Group;
 use crate::index::strategy::IndexStrategy;
 use crate::load::direct::leader::Leader;
@@ -43,7 +43,7 @@ impl Finalization {
                 continue;
             }
             let beside = written.collectors.iter().filter(|collector| collector.index != index.oid);
-            let held = held_by_others + beside.map(Collector::held).sum::<usize>();
+            let held = held_by_others + beside.map(|collector| collector.held()).sum::<usize>();
             let Some(collector) = written.collectors.iter_mut().find(|collector| collector.index == index.oid) else {
                 continue;
             };

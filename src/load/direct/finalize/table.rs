@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::guc;
 use crate::heap::freeze;
 use crate::heap::leaves::{may_complain, may_refer};
-use crate::index::index_keys::{Collector, Sources};
+use crate::index::index_keys::Sources;
 use crate::index::key_conflicts::KeyConflicts;
 use crate::index::strategy::IndexStrategy;
 use crate::index::tuple_sort::LEAST_MEMORY;
@@ -114,7 +114,7 @@ impl Finalization {
         let collected: Vec<pg_sys::Oid> = written.collectors.iter().map(|collector| collector.index).collect();
         let (keeps, arbiter) = (leader.process.writer.rejects.keeps(), leader.arbiter);
         let keep = leader.duplicates.keep;
-        let held_bytes: usize = written.collectors.iter().map(Collector::held).sum();
+        let held_bytes: usize = written.collectors.iter().map(|collector| collector.held()).sum();
         // If the table had rows before, the collected keys are not the whole index.
         let builds = option != IndexesOption::Rebuild || (written.start == 0 && !written.traits.shared);
         let certain = written.collectors.iter().filter(|collector| builds && collector.has_all());

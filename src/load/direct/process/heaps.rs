@@ -265,7 +265,10 @@ impl Heaps {
     /// Shares the files of key runs with workers. Before the first row that is read in chunks.
     pub fn share_files(&mut self, files: SharedFiles) {
         self.plan.files = Some(files);
-        self.collectors().for_each(|collector| collector.share_files(files));
+        self.collectors().for_each(|collector| {
+            let index = collector.index;
+            collector.share_files(files, index);
+        });
     }
 
     /// The collectors of this process for a relation's indexes. Guarded.
@@ -279,7 +282,7 @@ impl Heaps {
         }
         let mut heaps = self.list.iter_mut().filter(|heap| heap.written.index == index);
         let mut collectors = heaps.next().map(|heap| std::mem::take(&mut heap.collectors)).unwrap_or_default();
-        collectors.iter_mut().for_each(Collector::sort);
+        collectors.iter_mut().try_for_each(|collector| collector.sort())?;
         Ok(collectors)
     }
 

@@ -3,6 +3,7 @@
 use super::shape::{ByteShape, StoredValue};
 use super::store::Store;
 use crate::btree::MAX_KEYS;
+use crate::btree::collect::{CollectedFamily, KeyStore as _, Value};
 use crate::btree::entry::Tid;
 use crate::btree::form::Storage;
 use crate::btree::read::{Layout, tuples, varlena};
@@ -45,8 +46,14 @@ impl ByteKeyReader {
     /// the tuple is not from this table.
     #[inline]
     fn read<'t>(&self, tuple: &'t [u8], values: &mut [StoredValue<'t>; MAX_KEYS]) -> Option<()> {
-        let data = self.layout.data(tuple)?;
-        self.layout.walk(tuple, data, |&(number, storage), bytes| {
+        let (data, nulls) = self.layout.data(tuple)?;
+        if !nulls {
+            self.layout.fixed_part(data, |&(number, storage), bytes| {
+                *values.get_mut(number)? = stored_value(storage, bytes)?;
+                Some(())
+            })?;
+        }
+        self.layout.others(tuple, (data, nulls), |&(number, storage), bytes| {
             *values.get_mut(number)? = match bytes {
                 Some(bytes) => stored_value(storage, bytes)?,
                 None => StoredValue::Null,
@@ -92,4 +99,28 @@ fn stored_value(storage: Storage, bytes: &[u8]) -> Option<StoredValue<'_>> {
             payload
         }
     }))
+}
+
+impl CollectedFamily for u8 {
+    type Reader = ByteKeyReader;
+    type Store = Store;
+
+    fn shape(reader: &ByteKeyReader) -> &ByteShape {
+        reader.shape()
+    }
+
+    fn add_page(reader: &ByteKeyReader, page: &[u8; PAGE_SIZE], block: u32, store: &mut Store) -> Option<usize> {
+        reader.read_page(page, block, store)
+    }
+
+    fn add_tuple(reader: &ByteKeyReader, tuple: &[u8], tid: Tid, store: &mut Store) -> bool {
+        reader.read_tuple(tuple, tid, store)
+    }
+
+    fn decode(shape: &ByteShape, key: &[u8], take: &mut dyn FnMut(usize, Value<'_>)) {
+        shape.decode(key, |column, value| match value {
+            StoredValue::Null => take(column, Value::Null),
+            StoredValue::Bytes(bytes) => take(column, Value::Bytes(bytes)),
+        });
+    }
 }

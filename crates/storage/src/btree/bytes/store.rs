@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 
 use super::record::{self, HEADER, Record, Records, common, window};
 use super::shape::{ByteShape, StoredValue};
+use crate::btree::collect::{KeyStore, NoMemory, Room};
 use crate::btree::entry::{Entry, Tid};
 use crate::btree::merge::Run;
 use crate::btree::sort::sort;
@@ -25,10 +26,6 @@ const BLOCK: usize = 64 * 1024;
 /// Up to this number of keys, comparisons are faster than a pass.
 const FEW: usize = 24;
 
-/// Memory is exhausted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMemory;
-
 /// A number of records and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Span {
@@ -37,7 +34,7 @@ struct Span {
 }
 
 /// Collects keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Store {
     records: Vec<u8>,
     count: usize,
@@ -83,12 +80,6 @@ impl Store {
         }
     }
 
-    /// Number of records.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// Whether the store has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -99,12 +90,6 @@ impl Store {
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         self.ordered.count == self.count
-    }
-
-    /// Memory in bytes that the store has or will need to sort and read its records.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.records.capacity() + BLOCK + if self.is_in_order() { 0 } else { self.count * PAIRS }
     }
 
     /// Makes room for the records of one heap page, `bytes` long. Returns false if the limit does not allow it: the
@@ -160,12 +145,27 @@ impl Store {
         (self.last, self.last_tid) = (start, tid);
         self.count += 1;
     }
+}
 
-    /// Makes a run of all records. If there is no memory to sort them all, makes it of those that came in order.
-    ///
-    /// # Errors
-    /// Memory is exhausted.
-    pub fn sort(&mut self) -> Result<(), NoMemory> {
+impl KeyStore<u8> for Store {
+    type Run<'s> = StoreRun<'s>;
+
+    fn room_for_page(&mut self, shape: &ByteShape, _: usize) -> Result<Room, NoMemory> {
+        Ok(if self.make_room(shape.page_room())? { Room::Made } else { Room::WithoutRun })
+    }
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn memory(&self) -> usize {
+        self.records.capacity() + BLOCK + if self.is_in_order() { 0 } else { self.count * PAIRS }
+    }
+
+    fn sort(&mut self, _: usize) -> Result<(), NoMemory> {
+        if self.run.count == self.count && (self.is_in_order() || self.order.len() == self.count) {
+            return Ok(());
+        }
         self.order = Vec::new();
         self.run = Span { bytes: self.records.len(), count: self.count };
         if self.is_in_order() {
@@ -193,21 +193,16 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the run.
-    #[must_use]
-    pub fn run(&self) -> StoreRun<'_> {
+    fn run(&self) -> Self::Run<'_> {
         let records = self.records.get(..self.run.bytes).unwrap_or_default();
         StoreRun { records, order: &self.order, read: 0, gathered: Vec::new(), whole: false }
     }
 
-    /// Number of records of the run, and their bytes.
-    #[must_use]
-    pub fn run_size(&self) -> (usize, usize) {
+    fn run_size(&self) -> (usize, usize) {
         (self.run.count, self.run.bytes)
     }
 
-    /// Removes the run. Other records stay, for a later run.
-    pub fn remove_run(&mut self) {
+    fn remove_run(&mut self) {
         let rest = self.run.bytes..self.records.len();
         let left = rest.len();
         self.records.copy_within(rest, 0);
