@@ -9,14 +9,14 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pgrx::pg_sys;
+use crate::server::changed::Changed;
 
 /// The append lock, in shared memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct AppendLock {
     held: AtomicU32,
-    passed: pg_sys::ConditionVariable,
+    passed: Changed,
 }
 
 /// The append lock is held by this process, until this guard is dropped.
@@ -30,14 +30,7 @@ pub struct AppendLockGuard<'a> {
 impl AppendLock {
     /// Creates a free append lock. Guarded.
     pub fn new() -> AppendLock {
-        let mut lock = AppendLock { held: AtomicU32::new(0), passed: pg_sys::ConditionVariable::default() };
-        // SAFETY: a valid condition variable without waiters.
-        unsafe { pg_sys::ConditionVariableInit(&raw mut lock.passed) };
-        lock
-    }
-
-    fn passed(&self) -> *mut pg_sys::ConditionVariable {
-        (&raw const self.passed).cast_mut()
+        AppendLock { held: AtomicU32::new(0), passed: Changed::new() }
     }
 
     /// Returns true if no process holds the lock now.
@@ -48,17 +41,10 @@ impl AppendLock {
 
     /// Waits for the append lock and takes it. Guarded, and interruptible.
     pub fn take(&self) -> AppendLockGuard<'_> {
-        let take = || self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        let waited = !take();
+        let take = || self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok();
+        let waited = take().is_none();
         if waited {
-            // SAFETY: guarded calls; the condition variable is valid and in memory that all its users share.
-            unsafe {
-                pg_sys::ConditionVariablePrepareToSleep(self.passed());
-                while !take() {
-                    pg_sys::ConditionVariableSleep(self.passed(), pg_sys::PG_WAIT_EXTENSION);
-                }
-                pg_sys::ConditionVariableCancelSleep();
-            }
+            self.passed.wait_for(take);
         }
         AppendLockGuard { lock: self, waited }
     }
@@ -67,7 +53,6 @@ impl AppendLock {
 impl Drop for AppendLockGuard<'_> {
     fn drop(&mut self) {
         self.lock.held.store(0, Ordering::Release);
-        // SAFETY: as in `take`; raises nothing.
-        unsafe { pg_sys::ConditionVariableSignal(self.lock.passed()) };
+        self.lock.passed.announce_to_one();
     }
 }

@@ -30,6 +30,12 @@ impl Changed {
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
+    /// Wakes the waiter that has waited longest.
+    pub fn announce_to_one(&self) {
+        // SAFETY: a valid condition variable; raises nothing.
+        unsafe { pg_sys::ConditionVariableSignal(self.0.get()) };
+    }
+
     /// Waits until `answer` returns a value. Guarded, and interruptible.
     pub fn wait_for<T>(&self, answer: impl Fn() -> Option<T>) -> T {
         if let Some(answer) = answer() {
