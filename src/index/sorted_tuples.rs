@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::shared_sorts::{Role, SharedSort};
 use super::tuple_sort::BegunSort;
-use crate::server::index_tuple::IndexTuple;
+use crate::server::index_tuple::{IndexTuple, have_equal_keys};
 use crate::server::memory_context::MemoryContext;
 use crate::server::owner::as_owner;
 use crate::server::points::point_plain;
@@ -23,8 +23,6 @@ const BLCKSZ: usize = pg_sys::BLCKSZ as usize;
 const SIZE_MASK: u16 = 0x1fff;
 const NULL_MASK: u16 = 0x8000;
 const HEADER: usize = size_of::<pg_sys::IndexTupleData>();
-/// BTORDER_PROC (nbtree.h)
-const ORDER: u16 = 1;
 /// Offset of the flags in BTPageOpaqueData (nbtree.h).
 const FLAGS: usize = 12;
 /// Bytes and tuples of a batch.
@@ -45,7 +43,7 @@ struct BatchTuple {
 /// A tuple, and how it compares with the previous one.
 #[derive(Debug, Clone, Copy)]
 pub struct Sorted<'s> {
-    tuple: &'s [u8],
+    pub tuple: &'s [u8],
     /// Its values are identical to those of the previous tuple.
     pub same: bool,
     /// A unique index cannot contain the keys of both tuples.
@@ -104,12 +102,6 @@ pub enum Origin {
     Own(Option<BegunSort>),
     /// By several processes, all of which have finished; the merge may use this many kB.
     Shared(SharedSort, i32),
-}
-
-impl<'s> Sorted<'s> {
-    pub fn tuple(&self) -> &'s [u8] {
-        self.tuple
-    }
 }
 
 impl<'a> SortedTuples<'a> {
@@ -315,37 +307,13 @@ impl Comparison<'_> {
     /// # Safety
     /// A plain frame; tuples of the index.
     unsafe fn are_equal(&self, nulls_equal: bool, left: IndexTuple<'_>, right: IndexTuple<'_>) -> bool {
-        // SAFETY: tuples of the index. The arrays have space for the values of any index tuple.
+        let has_nulls = (left.info() | right.info()) & NULL_MASK != 0;
+        // SAFETY: a plain frame, and tuples of the index.
         unsafe {
-            let has_nulls = (left.info() | right.info()) & NULL_MASK != 0;
             if self.all_equal_image && (!has_nulls || nulls_equal) {
                 return self.are_same(left, right);
             }
-            let index = self.index.as_ptr();
-            let descriptor = (*index).rd_att;
-            let nothing = pg_sys::Datum::from(0usize);
-            let (mut left_values, mut left_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-            let (mut right_values, mut right_nulls) = ([nothing; MOST_KEYS], [false; MOST_KEYS]);
-            c::index_deform_tuple(left.as_ptr(), descriptor, left_values.as_mut_ptr(), left_nulls.as_mut_ptr());
-            c::index_deform_tuple(right.as_ptr(), descriptor, right_values.as_mut_ptr(), right_nulls.as_mut_ptr());
-            let old = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = self.scratch.as_ptr();
-            let mut equal = true;
-            for column in 0..self.columns.min(MOST_KEYS) {
-                let (left_null, right_null) = (*left_nulls.as_ptr().add(column), *right_nulls.as_ptr().add(column));
-                if left_null || right_null {
-                    equal = left_null && right_null && nulls_equal;
-                } else {
-                    let procedure = c::index_getprocinfo(index, column as i16 + 1, ORDER);
-                    let collation = *(*index).rd_indcollation.add(column);
-                    let (left, right) = (*left_values.as_ptr().add(column), *right_values.as_ptr().add(column));
-                    equal = c::FunctionCall2Coll(procedure, collation, left, right).value() as i32 == 0;
-                }
-                if !equal {
-                    break;
-                }
-            }
-            pg_sys::CurrentMemoryContext = old;
+            let equal = have_equal_keys(self.index, self.columns, nulls_equal, [left, right], self.scratch);
             c::MemoryContextReset(self.scratch.as_ptr());
             equal
         }

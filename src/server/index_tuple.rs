@@ -3,9 +3,15 @@
 use pgrx::pg_sys;
 
 use super::handle::Handle;
+use super::memory_context::MemoryContext;
+use super::relation::Relation;
+use super::unguarded as c;
 
 /// INDEX_SIZE_MASK (itup.h)
 const SIZE_MASK: u16 = 0x1fff;
+/// BTORDER_PROC (nbtree.h)
+const ORDER: u16 = 1;
+const MOST_KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 
 /// An index tuple as long as `'a`: its memory has the size in its header, rounded up to a multiple of 8.
 pub type IndexTuple<'a> = Handle<'a, pg_sys::IndexTupleData>;
@@ -63,5 +69,48 @@ impl<'a> IndexTuple<'a> {
     pub fn bytes(self) -> &'a [u8] {
         // SAFETY: the tuple's memory has this size.
         unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.aligned_size()) }
+    }
+}
+
+/// Whether two tuples of a B-tree have equal keys, by its comparison functions. `nulls_equal`: nulls are equal to each
+/// other. Allocates in `scratch`.
+///
+/// # Safety
+/// A plain frame; tuples of the index, whose keys are its first `keys` columns.
+pub unsafe fn have_equal_keys(
+    index: Relation<'_>,
+    keys: usize,
+    nulls_equal: bool,
+    tuples: [IndexTuple<'_>; 2],
+    scratch: MemoryContext,
+) -> bool {
+    // SAFETY: tuples of the index, which has an order function and a collation for each key. The arrays have room for the
+    // values of any index tuple.
+    unsafe {
+        let (index, descriptor) = (index.as_ptr(), index.descriptor().as_ptr());
+        let mut values = [[pg_sys::Datum::null(); MOST_KEYS]; 2];
+        let mut nulls = [[false; MOST_KEYS]; 2];
+        for (tuple, (values, nulls)) in tuples.into_iter().zip(values.iter_mut().zip(&mut nulls)) {
+            c::index_deform_tuple(tuple.as_ptr(), descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+        }
+        let ([left, right], [left_nulls, right_nulls]) = (&values, &nulls);
+        let caller = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = scratch.as_ptr();
+        let columns = left.iter().zip(right).zip(left_nulls.iter().zip(right_nulls)).take(keys).enumerate();
+        let mut equal = true;
+        for (column, ((&left, &right), (&left_null, &right_null))) in columns {
+            equal = if left_null || right_null {
+                left_null && right_null && nulls_equal
+            } else {
+                let function = c::index_getprocinfo(index, column as i16 + 1, ORDER);
+                let collation = *(*index).rd_indcollation.add(column);
+                c::FunctionCall2Coll(function, collation, left, right).value() as i32 == 0
+            };
+            if !equal {
+                break;
+            }
+        }
+        pg_sys::CurrentMemoryContext = caller;
+        equal
     }
 }

@@ -20,6 +20,7 @@ mod choice;
 mod compared;
 mod sorted;
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
@@ -49,9 +50,9 @@ pub struct Index {
     pub oid: pg_sys::Oid,
     /// The name in the server's encoding.
     pub name: CString,
-    /// Null after the index is closed.
-    pub relation: pg_sys::Relation,
-    pub info: *mut pg_sys::IndexInfo,
+    /// None after the index is closed.
+    relation: Option<Relation<'static>>,
+    info: *mut pg_sys::IndexInfo,
     pub strategy: IndexStrategy,
     /// The sort of an index that gets sorted keys, ...
     sort: Option<BegunSort>,
@@ -73,7 +74,7 @@ pub struct Indexes {
     /// The open indexes in the list of ExecOpenIndices, ...
     open: *mut pg_sys::Relation,
     /// ... and the list that the executor sees instead: only the index that is to get a row.
-    shown: *mut pg_sys::Relation,
+    shown: *mut Cell<pg_sys::Relation>,
     /// The index that decides which rows are duplicates.
     arbiter: Option<usize>,
     keep: Keep,
@@ -99,11 +100,12 @@ pub struct Survival<'a> {
 }
 
 impl Index {
-    fn new(relation: Relation<'_>, info: *mut pg_sys::IndexInfo, strategy: IndexStrategy, why: Why) -> Index {
+    /// `info`: the IndexInfo of the open index.
+    fn new(relation: Relation<'static>, info: *mut pg_sys::IndexInfo, strategy: IndexStrategy, why: Why) -> Index {
         Index {
             oid: relation.oid(),
             name: relation.name(),
-            relation: relation.as_ptr(),
+            relation: Some(relation),
             info,
             strategy,
             sort: None,
@@ -113,6 +115,29 @@ impl Index {
             took: Duration::ZERO,
             workers: 0,
         }
+    }
+
+    /// The open index, for functions of the server; null after it is closed.
+    fn as_ptr(&self) -> pg_sys::Relation {
+        self.relation.map_or(std::ptr::null_mut(), Relation::as_ptr)
+    }
+
+    /// Does work for which the executor sees only this index, in this place of its list.
+    fn shown_at<T>(&self, place: &Cell<pg_sys::Relation>, work: impl FnOnce() -> T) -> T {
+        place.set(self.as_ptr());
+        let done = work();
+        place.set(std::ptr::null_mut());
+        done
+    }
+
+    /// The index, until it is closed.
+    pub const fn relation(&self) -> Option<Relation<'static>> {
+        self.relation
+    }
+
+    /// The IndexInfo, for functions of the server.
+    pub const fn info(&self) -> *mut pg_sys::IndexInfo {
+        self.info
     }
 }
 
@@ -145,7 +170,7 @@ impl Indexes {
         // Constraints that are checked after it is known which rows stay need open indexes until then.
         let is_late = |index: Relation<'_>| index.index().is_some_and(|form| !form.is_immediate);
         let builds = survival.is_none() || !any(&is_late);
-        let index = |&(relation, info): &(Relation<'_>, *mut pg_sys::IndexInfo)| {
+        let index = |&(relation, info): &(Relation<'static>, *mut pg_sys::IndexInfo)| {
             // SAFETY: the info of an open index.
             let is_ready = unsafe { (*info).ii_ReadyForInserts };
             let (strategy, why) = strategy(relation, is_ready, rebuild, search, builds);
@@ -159,7 +184,7 @@ impl Indexes {
             if !open.is_null() {
                 *place = pg_sys::palloc0(list.len() * size_of::<pg_sys::Relation>()).cast();
             }
-            (open, *place)
+            (open, (*place).cast())
         };
         Indexes { list, relinfo, executor, open, shown, arbiter, keep, has_rows: true }
     }
@@ -176,7 +201,7 @@ impl Indexes {
         has_rows: bool,
     ) -> Indexes {
         let open = relinfo.indexes();
-        let index = |&(relation, info): &(Relation<'_>, *mut pg_sys::IndexInfo)| {
+        let index = |&(relation, info): &(Relation<'static>, *mut pg_sys::IndexInfo)| {
             // SAFETY: the info of an open index.
             let is_ready = unsafe { (*info).ii_ReadyForInserts };
             let strategy = match relation.index() {
@@ -192,7 +217,7 @@ impl Indexes {
         let (list, arbiter) = (open.iter().map(index).collect(), arbiter_of(&open, arbiter));
         // SAFETY: a valid result relation.
         let open = unsafe { (*relinfo.as_ptr()).ri_IndexRelationDescs };
-        Indexes { list, relinfo, executor, open, shown: open, arbiter, keep, has_rows }
+        Indexes { list, relinfo, executor, open, shown: open.cast(), arbiter, keep, has_rows }
     }
 
     /// Does any index need the rows?
@@ -223,10 +248,9 @@ impl Indexes {
     /// Starts the sorts, with `memory` kB for each. Guarded; allocates in the current memory context.
     pub fn begin_sorts(&mut self, memory: i32) {
         for index in self.list.iter_mut().filter(|index| index.strategy == IndexStrategy::InsertSorted) {
-            // SAFETY: an open relation.
-            let relation = unsafe { Relation::from_raw(index.relation) };
+            let heap = self.relinfo.relation();
             // index_insert decides on equal keys, because it knows which rows are dead.
-            index.sort = Some(BegunSort::begin(self.relinfo.relation(), relation, memory, None));
+            index.sort = index.relation.map(|relation| BegunSort::begin(heap, relation, memory, None));
         }
     }
 
@@ -273,30 +297,17 @@ impl Indexes {
                             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                             c::FormIndexDatum(index.info, slot, estate, values, nulls);
                             let tid = &raw mut (*slot).tts_tid;
-                            c::tuplesort_putindextuplevalues(sort.as_ptr(), index.relation, tid, values, nulls);
+                            c::tuplesort_putindextuplevalues(sort.as_ptr(), index.as_ptr(), tid, values, nulls);
                         }
                     }
                     IndexStrategy::InsertRows | IndexStrategy::InsertChecked => {
                         c::check_for_interrupts();
                         (*violating_row).row = Some((*slot).tts_tid);
-                        let shown = self.shown.add(i);
-                        *shown = index.relation;
-                        let again = compat::insert_index_tuples(relinfo, slot, estate);
-                        *shown = std::ptr::null_mut();
+                        let insert = || compat::insert_index_tuples(relinfo, slot, estate);
+                        recheck = c::list_concat(recheck, index.shown_at(&*self.shown.add(i), insert));
                         (*violating_row).row = None;
-                        if !again.is_null() {
-                            recheck = c::list_concat(recheck, again);
-                        }
                     }
-                    IndexStrategy::None
-                    | IndexStrategy::InsertKeys
-                    | IndexStrategy::Rebuild
-                    | IndexStrategy::Build
-                    | IndexStrategy::Merge
-                    | IndexStrategy::InsertLate
-                    | IndexStrategy::SearchOnly => {
-                        continue;
-                    }
+                    _ => continue,
                 }
                 if let Some(began) = &mut began {
                     let now = Instant::now();
@@ -321,13 +332,8 @@ impl Indexes {
                 if index.strategy == IndexStrategy::InsertLate {
                     c::check_for_interrupts();
                     let began = Instant::now();
-                    let shown = self.shown.add(i);
-                    *shown = index.relation;
-                    let again = compat::insert_index_tuples(relinfo, slot, estate);
-                    *shown = std::ptr::null_mut();
-                    if !again.is_null() {
-                        recheck = c::list_concat(recheck, again);
-                    }
+                    let insert = || compat::insert_index_tuples(relinfo, slot, estate);
+                    recheck = c::list_concat(recheck, index.shown_at(&*self.shown.add(i), insert));
                     index.took += began.elapsed();
                 }
             }
@@ -350,11 +356,10 @@ impl Indexes {
             };
             c::check_for_interrupts();
             let began = Instant::now();
-            let shown = self.shown.add(number);
-            *shown = index.relation;
-            let mut conflict = holder::NOBODY;
-            let fits = compat::check_index_constraints(relinfo, slot, self.executor.estate(), &raw mut conflict);
-            *shown = std::ptr::null_mut();
+            let (mut conflict, estate) = (holder::NOBODY, self.executor.estate());
+            let fits = index.shown_at(&*self.shown.add(number), || {
+                compat::check_index_constraints(relinfo, slot, estate, &raw mut conflict)
+            });
             index.took += began.elapsed();
             if fits { holder::NOBODY } else { conflict }
         }
@@ -395,7 +400,7 @@ impl Indexes {
             pg_sys::ExecCloseIndices(relinfo);
             (*relinfo).ri_NumIndices = 0;
         }
-        self.list.iter_mut().for_each(|index| index.relation = std::ptr::null_mut());
+        self.list.iter_mut().for_each(|index| index.relation = None);
     }
 
     /// The reports on all indexes.
@@ -405,13 +410,7 @@ impl Indexes {
             method: match index.strategy {
                 IndexStrategy::Rebuild | IndexStrategy::Build => "rebuild",
                 IndexStrategy::Merge => "merge",
-                IndexStrategy::None
-                | IndexStrategy::InsertSorted
-                | IndexStrategy::InsertKeys
-                | IndexStrategy::InsertRows
-                | IndexStrategy::InsertChecked
-                | IndexStrategy::InsertLate
-                | IndexStrategy::SearchOnly => "insert",
+                _ => "insert",
             },
             from: match index.strategy {
                 IndexStrategy::Build => Some("load"),

@@ -8,7 +8,7 @@ use super::{Indexes, MOST_KEYS};
 use crate::index::key_conflicts::{Group, KeyConflicts};
 use crate::server::index_tuple::IndexTuple;
 use crate::server::look::Look;
-use crate::server::relation::Relation;
+use crate::server::memory_context::MemoryContext;
 use crate::server::unguarded::{self as c, guarded};
 
 impl Indexes {
@@ -36,14 +36,15 @@ impl Indexes {
                 let sort = sort.as_ptr();
                 let index = &*index;
                 let keys = usize::try_from((*index.info).ii_NumIndexKeyAttrs).unwrap_or(0);
-                let descriptor = Relation::from_raw(index.relation).descriptor();
+                let Some(relation) = index.relation else { continue };
+                let descriptor = relation.descriptor();
                 let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
                 let mut nulls = [false; MOST_KEYS];
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                 let mut previous = Previous::new();
                 // Equal values of a varlena may be compressed or not.
                 let is_fixed = (0..keys).all(|i| descriptor.attribute(i).is_some_and(|column| column.attlen > 0));
-                let by_bytes = is_fixed && c::_bt_allequalimage(index.relation, false);
+                let by_bytes = is_fixed && c::_bt_allequalimage(index.as_ptr(), false);
                 loop {
                     c::check_for_interrupts();
                     let tuple = c::tuplesort_getindextuple(sort, true);
@@ -61,7 +62,8 @@ impl Indexes {
                     let distinct = !(*index.info).ii_NullsNotDistinct && (0..keys).any(|i| *nulls.add(i));
                     let key = IndexKey { index, heap, values, nulls, tuple };
                     let row = tuple.tid();
-                    let equal = same || (!by_bytes && previous.is_equal(&key, keys, per_tuple));
+                    let equal =
+                        same || (!by_bytes && previous.is_equal(&key, keys, MemoryContext::from_raw(per_tuple)));
                     let group = if equal && !distinct {
                         let before = previous.row();
                         guarded(|| (*conflicts).twin(number, &before, previous.group, &row))
@@ -97,6 +99,6 @@ impl Indexes {
         let heap = self.relinfo.relation().as_ptr();
         let executor = (self.executor.estate(), self.executor.context().as_ptr());
         // SAFETY: the index is open, and the slot is for rows of the relation.
-        Some(unsafe { Look::begin(heap, index.relation, index.info, executor, slot, self.has_rows) })
+        Some(unsafe { Look::begin(heap, index.as_ptr(), index.info, executor, slot, self.has_rows) })
     }
 }

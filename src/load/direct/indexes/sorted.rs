@@ -20,7 +20,8 @@ use crate::index::strategy::IndexStrategy;
 use crate::index::violating_row::ViolatingRow;
 use crate::load::duplicate::Keep;
 use crate::server::holder::{self, HeapRow};
-use crate::server::index_tuple::IndexTuple;
+use crate::server::index_tuple::{IndexTuple, have_equal_keys};
+use crate::server::memory_context::MemoryContext;
 use crate::server::points::point_plain;
 use crate::server::relation::Relation;
 use crate::server::unguarded::{self as c, guarded};
@@ -54,6 +55,7 @@ impl Indexes {
                 if !matches!(index.strategy, IndexStrategy::InsertSorted | IndexStrategy::InsertKeys) {
                     continue;
                 }
+                let Some(relation) = index.relation else { continue };
                 let began = Instant::now();
                 if let Some(sort) = &index.sort {
                     c::tuplesort_performsort(sort.as_ptr());
@@ -64,9 +66,10 @@ impl Indexes {
                     heap,
                     slot,
                     // Only indexes with immediate constraints are sorted.
-                    unique: (*(*index.relation).rd_index).indisunique,
+                    unique: relation.index().is_some_and(|form| form.is_unique),
                     replaces: self.keep == Keep::New && self.arbiter == Some(number),
                     index: &mut *index,
+                    relation,
                     violating_row,
                     conflicts,
                     memory,
@@ -96,8 +99,6 @@ const MOST_AT_ONCE: u32 = 64;
 const NO: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
 const YES: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES;
 const PARTIAL: UniqueCheck = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL;
-/// BTORDER_PROC (nbtree.h)
-const ORDER: u16 = 1;
 /// Bytes of the longest tuple, with its alignment: INDEX_SIZE_MASK (itup.h).
 const LONGEST: usize = 0x1fff + 1;
 type UniqueCheck = pg_sys::IndexUniqueCheck::Type;
@@ -106,6 +107,7 @@ type UniqueCheck = pg_sys::IndexUniqueCheck::Type;
 struct IndexInsertion<'i> {
     number: usize,
     index: &'i mut Index,
+    relation: Relation<'static>,
     heap: Relation<'static>,
     slot: *mut pg_sys::TupleTableSlot,
     unique: bool,
@@ -127,9 +129,8 @@ impl IndexInsertion<'_> {
         // SAFETY: a plain frame; the index is open, and its sort is finished. The batch returns valid tuples, and as
         // many as the writer has put into leaves.
         unsafe {
-            let (heap, relation, unique) = (self.heap, self.index.relation, self.unique);
+            let (heap, relation, unique) = (self.heap, self.relation, self.unique);
             let distinct = !(*self.index.info).ii_NullsNotDistinct;
-            let relation = Relation::from_raw(relation);
             let new_writer = |any: IndexTuple<'_>| LeafWriter::new(heap, relation, unique, distinct, any);
             let (memory, per_tuple) = (self.memory, self.per_tuple);
             let mut writer = None;
@@ -197,7 +198,7 @@ impl IndexInsertion<'_> {
             let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
             let mut nulls = [false; MOST_KEYS];
             let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-            c::index_deform_tuple(tuple.as_ptr(), (*index.relation).rd_att, values, nulls);
+            c::index_deform_tuple(tuple.as_ptr(), self.relation.descriptor().as_ptr(), values, nulls);
             let key = IndexKey { index, heap: self.heap, values, nulls, tuple };
             if !self.unique {
                 key.insert(NO);
@@ -220,7 +221,7 @@ impl IndexInsertion<'_> {
             // The noted rows outlive this tuple.
             pg_sys::CurrentMemoryContext = self.memory;
             let row = tuple.tid();
-            let group = if twin || (!fits && previous.is_equal(&key, keys, self.per_tuple)) {
+            let group = if twin || (!fits && previous.is_equal(&key, keys, MemoryContext::from_raw(self.per_tuple))) {
                 let before = previous.row();
                 guarded(|| (*self.conflicts).twin(self.number, &before, previous.group, &row))
             } else if !fits {
@@ -254,7 +255,7 @@ impl IndexKey<'_> {
     unsafe fn insert(&self, check: UniqueCheck) -> bool {
         let (index, row, heap) = (self.index, self.tuple.row(), self.heap.as_ptr());
         // SAFETY: a plain frame, and a key of the index.
-        unsafe { c::index_insert(index.relation, self.values, self.nulls, row, heap, check, false, index.info) }
+        unsafe { c::index_insert(index.as_ptr(), self.values, self.nulls, row, heap, check, false, index.info) }
     }
 
     /// The other row with a key that is in its index. Waits for transactions that may be about to insert or delete such
@@ -273,10 +274,10 @@ impl IndexKey<'_> {
         unsafe {
             let caller = pg_sys::CurrentMemoryContext;
             pg_sys::CurrentMemoryContext = memory;
-            let Index { relation, info, .. } = self.index;
+            let (relation, info) = (self.index.as_ptr(), self.index.info);
             let found = loop {
                 let key = (self.values.cast_const(), self.nulls.cast_const());
-                let found = holder::find(heap.as_ptr(), *relation, *info, key, row, slot);
+                let found = holder::find(heap.as_ptr(), relation, info, key, row, slot);
                 // A deleted row may have a newer version with the same key.
                 if found.ip_posid == 0 || !delete || c::guarded(|| holder::delete(HeapRow::new(heap, found)).or_raise())
                 {
@@ -337,39 +338,16 @@ impl Previous {
         }
     }
 
-    /// Is this key equal to another one in the key columns, by the index's comparison function? Allocates in `memory`.
+    /// Is this key equal to another one, by the index's comparison function? Allocates in `memory`.
     ///
     /// # Safety
     /// A plain frame, and a valid key of the same index.
-    pub(super) unsafe fn is_equal(&self, key: &IndexKey<'_>, keys: usize, memory: pg_sys::MemoryContext) -> bool {
-        let Some(own) = self.tuple() else { return false };
-        // SAFETY: a plain frame, and a key of the index; the arrays have room for the keys of any index, and an
-        // index has an order function and a collation for each key.
+    pub(super) unsafe fn is_equal(&self, key: &IndexKey<'_>, keys: usize, memory: MemoryContext) -> bool {
+        let (Some(own), Some(relation)) = (self.tuple(), key.index.relation) else { return false };
+        // SAFETY: a plain frame, and tuples of the index.
         unsafe {
-            let index = key.index.relation;
-            let mut values = [pg_sys::Datum::from(0usize); MOST_KEYS];
-            let mut nulls = [false; MOST_KEYS];
-            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-            c::index_deform_tuple(own.as_ptr(), (*index).rd_att, values, nulls);
-            let caller = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = memory;
-            let mut equal = true;
-            for i in 0..keys {
-                if *nulls.add(i) || *key.nulls.add(i) {
-                    equal = *nulls.add(i) && *key.nulls.add(i) && (*key.index.info).ii_NullsNotDistinct;
-                } else {
-                    let attnum = i16::try_from(i + 1).unwrap_or(1);
-                    let function = c::index_getprocinfo(index, attnum, ORDER);
-                    let collation = *(*index).rd_indcollation.add(i);
-                    let order = c::FunctionCall2Coll(function, collation, *values.add(i), *key.values.add(i));
-                    equal = order.value() as i32 == 0;
-                }
-                if !equal {
-                    break;
-                }
-            }
-            pg_sys::CurrentMemoryContext = caller;
-            equal
+            let nulls_equal = (*key.index.info).ii_NullsNotDistinct;
+            have_equal_keys(relation, keys, nulls_equal, [own, key.tuple], memory)
         }
     }
 }

@@ -79,7 +79,7 @@ impl Exclusion {
         // expression for each key that is not a column.
         unsafe {
             let index = indexes.list.get(number)?;
-            let info = index.info;
+            let info = index.info();
             let count = usize::try_from((*info).ii_NumIndexKeyAttrs).unwrap_or(0);
             let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(count + 1).unwrap_or(1));
             let room = count.max(1) * size_of::<pg_sys::FmgrInfo>();
@@ -112,7 +112,12 @@ impl Exclusion {
                 info,
                 executor,
                 look: indexes.look(number, slot)?,
-                operators: Operators { count, collations: (*index.relation).rd_indcollation, functions, hashes },
+                operators: Operators {
+                    count,
+                    collations: (*index.relation()?.as_ptr()).rd_indcollation,
+                    functions,
+                    hashes,
+                },
                 store: Tuplestore::new(TupleDesc::from_raw(descriptor), memory),
                 values: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<pg_sys::Datum>()).cast(),
                 nulls: pg_sys::palloc0(pg_sys::INDEX_MAX_KEYS as usize * size_of::<bool>()).cast(),
