@@ -31,7 +31,7 @@ use self::page::Deleter;
 use self::windows::Windows;
 use super::append::Traits;
 use crate::error::{Error, Result};
-use crate::server::holder::HeapRow;
+use crate::server::holder::{HeapRow, heap_delete};
 use crate::server::points::point;
 use crate::server::relation::Relation;
 
@@ -112,19 +112,13 @@ impl Removal {
 pub fn delete(row: HeapRow<'_>) -> Result<()> {
     // No other transaction can have touched a row of this open one. An earlier command has inserted the row, or it would
     // not exist yet. One command deletes all rows, since each pair of inserting and deleting command is kept in memory
-    // to the end of the transaction.
-    // SAFETY: guarded calls for a row that exists, with local variables.
-    unsafe {
-        let (heap, mut row) = (row.heap().as_ptr(), row.tid());
-        let mut failure = pg_sys::TM_FailureData::default();
-        let command = pg_sys::GetCurrentCommandId(true);
-        let nothing = std::ptr::null_mut();
-        // No wait occurs: `wait` is true so that heap_delete accepts rows which this transaction has locked.
-        let result = pg_sys::heap_delete(heap, &raw mut row, command, nothing, true, &raw mut failure, false);
-        if result != pg_sys::TM_Result::TM_Ok {
+    // to the end of the transaction. No wait occurs: that of heap_delete only makes it accept rows which this transaction
+    // has locked.
+    match heap_delete(row) {
+        pg_sys::TM_Result::TM_Ok => Ok(()),
+        result => {
             let message = format!("could not take back a row of the load (result {result})");
-            return Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message));
+            Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
         }
     }
-    Ok(())
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
+use crate::server::team::SharedRef;
 
 /// `MAXALIGN` (c.h), and a cache line.
 const ALIGN: usize = 64;
@@ -39,7 +40,7 @@ struct SortTally {
 /// One of the sorts. Valid while this process is attached.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedSort {
-    tally: *const SortTally,
+    tally: SharedRef<SortTally>,
     sort: *mut pg_sys::Sharedsort,
 }
 
@@ -107,9 +108,12 @@ impl SharedSorts {
 
     /// Return one of the sorts.
     pub fn get(&self, number: usize) -> Option<SharedSort> {
-        // SAFETY: made by `create`.
-        self.place(number)
-            .map(|place| unsafe { SharedSort { tally: place.cast(), sort: place.add(size_of::<SortTally>()).cast() } })
+        let place = self.place(number)?;
+        // SAFETY: made by `create`. The handle is not used after `release`.
+        unsafe {
+            let tally = SharedRef::new(&*place.cast::<SortTally>());
+            Some(SharedSort { tally, sort: place.add(size_of::<SortTally>()).cast() })
+        }
     }
 
     /// Detach; the last process to do so deletes the sorted tuples. Guarded.
@@ -123,11 +127,6 @@ impl SharedSorts {
 }
 
 impl SharedSort {
-    fn tally(&self) -> &SortTally {
-        // SAFETY: this process is attached.
-        unsafe { &*self.tally }
-    }
-
     /// What tuplesort.c needs to know of this process.
     pub(super) fn coordinates(&self, role: Role) -> pg_sys::SortCoordinateData {
         let (is_worker, participants) = match role {
@@ -139,17 +138,17 @@ impl SharedSort {
 
     /// Count this process as a participant that has sorted its tuples, from `rows` rows.
     pub fn count(&self, rows: u64) {
-        self.tally().participants.fetch_add(1, Relaxed);
-        self.tally().rows.fetch_add(rows, Relaxed);
+        self.tally.participants.fetch_add(1, Relaxed);
+        self.tally.rows.fetch_add(rows, Relaxed);
     }
 
     /// Number of participants.
     pub fn participants(&self) -> u64 {
-        self.tally().participants.load(Relaxed)
+        self.tally.participants.load(Relaxed)
     }
 
     /// Number of rows that the participants have seen.
     pub fn rows(&self) -> u64 {
-        self.tally().rows.load(Relaxed)
+        self.tally.rows.load(Relaxed)
     }
 }

@@ -11,6 +11,7 @@
 use pgrx::pg_sys;
 
 use super::shared_sorts::{Role, SharedSort};
+use crate::heap::removal::row_of;
 use crate::server::elsewhere::Elsewhere;
 use crate::server::memory_context::MemoryContext;
 use crate::server::owner::as_owner;
@@ -217,9 +218,7 @@ impl TupleSort {
                             for item in 0..lower.saturating_sub(PAGE_HEADER) / size_of::<pg_sys::ItemIdData>() {
                                 let id = items.add(item);
                                 if (*id).lp_flags() == NORMAL {
-                                    let ip_blkid =
-                                        pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 };
-                                    let tid = pg_sys::ItemPointerData { ip_blkid, ip_posid: item as u16 + 1 };
+                                    let tid = row_of(u64::from(block) << 16 | (item as u64 + 1));
                                     add(page.add((*id).lp_off() as usize), (*id).lp_len(), tid);
                                 }
                             }

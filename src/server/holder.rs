@@ -156,23 +156,27 @@ impl<'a> HeapRow<'a> {
 
 /// Deletes a row of the table that has a key. Returns false if it was deleted or updated meanwhile. Waits for
 /// transactions that have locked the row. Guarded.
-pub fn delete(HeapRow { heap, tid: mut row }: HeapRow<'_>) -> Result<bool> {
-    check_visible(heap, &row)?;
+pub fn delete(row: HeapRow<'_>) -> Result<bool> {
+    check_visible(row.heap, &row.tid)?;
+    match heap_delete(row) {
+        pg_sys::TM_Result::TM_Ok => Ok(true),
+        pg_sys::TM_Result::TM_Updated if has_one_snapshot() => Err(serialization_failure("update")),
+        pg_sys::TM_Result::TM_Deleted if has_one_snapshot() => Err(serialization_failure("delete")),
+        pg_sys::TM_Result::TM_Updated | pg_sys::TM_Result::TM_Deleted => Ok(false),
+        result => {
+            let message = format!("could not replace a row (result {result})");
+            Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
+        }
+    }
+}
+
+/// Deletes a row, and returns the result. Waits for transactions that have locked the row. Guarded.
+pub fn heap_delete(HeapRow { heap, tid: mut row }: HeapRow<'_>) -> pg_sys::TM_Result::Type {
     // SAFETY: guarded calls with a row of the heap.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         let command = pg_sys::GetCurrentCommandId(true);
         let nothing = std::ptr::null_mut();
-        let result = pg_sys::heap_delete(heap.as_ptr(), &raw mut row, command, nothing, true, &raw mut failure, false);
-        match result {
-            pg_sys::TM_Result::TM_Ok => Ok(true),
-            pg_sys::TM_Result::TM_Updated if has_one_snapshot() => Err(serialization_failure("update")),
-            pg_sys::TM_Result::TM_Deleted if has_one_snapshot() => Err(serialization_failure("delete")),
-            pg_sys::TM_Result::TM_Updated | pg_sys::TM_Result::TM_Deleted => Ok(false),
-            result => {
-                let message = format!("could not replace a row (result {result})");
-                Err(Error::new(Code::ERRCODE_INTERNAL_ERROR, message))
-            }
-        }
+        pg_sys::heap_delete(heap.as_ptr(), &raw mut row, command, nothing, true, &raw mut failure, false)
     }
 }

@@ -5,11 +5,11 @@
 
 use std::mem::offset_of;
 
+use pg_bulk_storage::btree::entry::Tid;
 use pg_bulk_storage::page::{PAGE_HEADER, PAGE_SIZE, Page};
 use pg_bulk_storage::tuple::{MAX_ALIGN, T_CTID, T_INFOMASK, T_INFOMASK2, TUPLE_HEADER};
 use pgrx::pg_sys;
 
-use super::{block_of, number_of, row_of};
 use crate::server::compat::{self, PageChange};
 use crate::server::relation::Relation;
 
@@ -103,13 +103,12 @@ impl Mark {
             && at.is_multiple_of(MAX_ALIGN)
             && (PAGE_HEADER..=PAGE_SIZE - TUPLE_HEADER).contains(&at);
         let infomask = u16::from_ne_bytes(page.get(at + T_INFOMASK));
-        let [hi, lo, posid] = [0, 2, 4].map(|half| u16::from_ne_bytes(page.get(at + T_CTID + half)));
-        let ctid = pg_sys::ItemPointerData { ip_blkid: pg_sys::BlockIdData { bi_hi: hi, bi_lo: lo }, ip_posid: posid };
+        let ctid = Tid::from_bytes(page.get(at + T_CTID));
         let is_ours = is_there
             && u32::from_ne_bytes(page.get(at)) == deleter.xid.into_inner()
             && infomask & WITH == WITH
             && infomask & WITHOUT == 0
-            && number_of(&ctid) == row;
+            && ctid.to_u64() == row;
         if !is_ours {
             return None;
         }
@@ -144,19 +143,19 @@ impl Mark {
         let infomask = infomask & !((pg_sys::HEAP_XMAX_BITS | pg_sys::HEAP_MOVED | pg_sys::HEAP_COMBOCID) as u16)
             | if is_combo { pg_sys::HEAP_COMBOCID as u16 } else { 0 };
         let infomask2 = (infomask2 | pg_sys::HEAP_KEYS_UPDATED as u16) & !(pg_sys::HEAP_HOT_UPDATED as u16);
-        let pg_sys::ItemPointerData { ip_blkid, ip_posid } = row_of(self.row);
+        let row = Tid::from_u64(self.row);
         page.put(at + T_INFOMASK, &infomask.to_ne_bytes());
         page.put(at + T_INFOMASK2, &infomask2.to_ne_bytes());
         page.put(at + T_XMAX, &xid_bytes);
         page.put(at + T_CID, &command.to_ne_bytes());
-        page.put(at + T_CTID, [ip_blkid.bi_hi, ip_blkid.bi_lo, ip_posid].map(u16::to_ne_bytes).as_flattened());
+        page.put(at + T_CTID, &row.to_bytes());
         if logs {
             // xl_heap_delete: xmax, the row's offset number, the bits that are set, flags.
             let [a, b, c, d] = xid_bytes;
-            let [low, high] = ip_posid.to_ne_bytes();
+            let [low, high] = row.offset().to_ne_bytes();
             let record = [a, b, c, d, low, high, KEYS_UPDATED, 0];
             let id = (pg_sys::RmgrIds::RM_HEAP_ID, DELETE);
-            let change = PageChange { block: block_of(self.row), page, flags: pg_sys::REGBUF_STANDARD, data: &[] };
+            let change = PageChange { block: row.block(), page, flags: pg_sys::REGBUF_STANDARD, data: &[] };
             page.set_lsn(compat::log_change(relation, id, 0, &record, change));
         }
     }

@@ -12,6 +12,7 @@ use pg_bulk_storage::btree::entry::Tid;
 use pgrx::pg_sys;
 
 use super::sources::Sources;
+use crate::heap::removal::row_of;
 use crate::server::relation::Relation;
 
 /// A key conflict of a row with rows before it.
@@ -84,13 +85,9 @@ impl<'w> Clashes<'w> {
 
 /// The live version of a row, with the snapshot of _bt_check_unique (nbtinsert.c). Guarded.
 fn alive(relation: Relation<'_>, index: Relation<'_>, row: Tid) -> Option<pg_sys::ItemPointerData> {
-    let block = row.block();
     loop {
         pgrx::check_for_interrupts!();
-        let mut tid = pg_sys::ItemPointerData {
-            ip_blkid: pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 },
-            ip_posid: row.offset(),
-        };
+        let mut tid = row_of(row.to_u64());
         let mut snapshot = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..pg_sys::SnapshotData::default()

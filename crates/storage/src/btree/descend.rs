@@ -34,14 +34,8 @@ impl Metapage {
     }
 }
 
-/// Returns the first child of a page at this level above the leaves. `None` if the page is not at this level.
-#[must_use]
-pub fn first_child(page: &[u8; PAGE_SIZE], level: u32) -> Option<u32> {
-    child_at(page, level, 0.0).map(|(child, _)| child)
-}
-
-/// Returns the child at the fraction `part`, from 0 to 1, of all entries below a page, and the fraction that remains
-/// within that child.
+/// Returns the child at the fraction `part`, from 0 to 1, of all entries below a page at this level above the leaves, and
+/// the fraction that remains within that child. `None` if the page is not at this level.
 #[must_use]
 pub fn child_at(page: &[u8; PAGE_SIZE], level: u32, part: f64) -> Option<(u32, f64)> {
     let sane = usize::from(u16_at(page, 16)) == SPECIAL_START

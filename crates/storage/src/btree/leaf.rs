@@ -11,8 +11,8 @@ use super::entry::{Tid, Word};
 use super::key::KeyShape;
 use super::tuple::{Item, item};
 use super::{
-    BTP_DELETED, BTP_HALF_DEAD, BTP_INCOMPLETE_SPLIT, BTP_LEAF, BTP_META, ITEM_POINTER, LP_DEAD, LP_NORMAL, MAX_KEYS,
-    NO_BLOCK, SPECIAL_START, item_id, u16_at, u32_at,
+    BTP_DELETED, BTP_HALF_DEAD, BTP_LEAF, BTP_META, ITEM_POINTER, LP_DEAD, LP_NORMAL, MAX_KEYS, NO_BLOCK,
+    SPECIAL_START, item_id, u16_at, u32_at,
 };
 use crate::page::{LINE_POINTER, PAGE_HEADER, PAGE_SIZE};
 
@@ -77,12 +77,6 @@ impl<'p> Leaf<'p> {
     #[must_use]
     pub fn is_ignored(&self) -> bool {
         self.flags & (BTP_HALF_DEAD | BTP_DELETED) != 0
-    }
-
-    /// P_INCOMPLETE_SPLIT: the level above has no downlink to the right sibling.
-    #[must_use]
-    pub fn is_incomplete_split(&self) -> bool {
-        self.flags & BTP_INCOMPLETE_SPLIT != 0
     }
 
     /// Passes each entry to `take`: key, row, and whether its item is marked as dead.
