@@ -12,9 +12,8 @@ use crate::error::{Error, OrRaise, out_of_memory};
 use crate::server::buf_file::{BufFile, Place};
 use crate::server::memory_context::MemoryContext;
 
-/// Rows that are written at once, between two checks for interrupts.
-const INTERVAL: usize = 4096;
-/// Least number of rows of a run to read at once.
+/// Most and least number of rows of a run that are written or read at once, between two checks for interrupts.
+const MOST_BLOCK: usize = 4096;
 const LEAST_BLOCK: usize = 64;
 
 /// Rows of `N` numbers, which are returned in ascending order.
@@ -72,7 +71,7 @@ impl<const N: usize> NumberSort<N> {
         self.few.sort_unstable();
         let file = self.file.get_or_insert_with(|| BufFile::temporary(self.context));
         self.runs.push(Run { place: file.place(), left: self.few.len(), rows: Vec::new().into_iter() });
-        for rows in self.few.chunks(INTERVAL) {
+        for rows in self.few.chunks(MOST_BLOCK) {
             pgrx::check_for_interrupts!();
             let bytes: Vec<u8> = rows.as_flattened().iter().flat_map(|number| number.to_ne_bytes()).collect();
             file.write(&bytes);
@@ -103,7 +102,7 @@ impl<const N: usize> NumberSort<N> {
 
     /// Adds the next row of a run to those that are compared.
     fn advance(&mut self, number: usize) {
-        let block = (self.most / self.runs.len().max(1)).max(LEAST_BLOCK);
+        let block = (self.most / self.runs.len().max(1)).clamp(LEAST_BLOCK, MOST_BLOCK);
         let (Some(run), Some(file)) = (self.runs.get_mut(number), &self.file) else { return };
         if run.rows.as_slice().is_empty() {
             pgrx::check_for_interrupts!();
