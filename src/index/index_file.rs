@@ -20,6 +20,7 @@ use pgrx::pg_sys;
 use crate::error::{Result, out_of_memory};
 use crate::heap::append::Traits;
 use crate::heap::segment::RelationFile;
+use crate::server::call::{calls, variables};
 use crate::server::compat;
 use crate::server::points::{point, point_quiet};
 use crate::server::relation::Relation;
@@ -184,6 +185,16 @@ impl<'r> IndexFile<'r> {
     }
 }
 
+variables! {
+    /// The end of the last WAL record of this transaction.
+    pub fn last_record() -> u64 = XactLastRecEnd;
+}
+
+// SAFETY: the position is that of a record of this process.
+calls! {
+    fn wake_wal_writer(position: u64) = XLogSetAsyncXactLSN(position);
+}
+
 /// Logs the `present` pages, and sets their checksums. Guarded.
 fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [Page], present: &[bool]) {
     let present = (first..).zip(&mut *pages).zip(present).filter_map(|(page, present)| present.then_some(page));
@@ -191,8 +202,7 @@ fn log(relation: Relation<'_>, needs_wal: bool, first: u32, pages: &mut [Page], 
     if needs_wal && !blocks.is_empty() {
         compat::log_newpages(relation, &mut blocks, &mut logged);
         // The commit need not wait for WAL that the WAL writer has flushed before.
-        // SAFETY: a guarded call, and a variable of this process.
-        unsafe { pg_sys::XLogSetAsyncXactLSN(pg_sys::XactLastRecEnd) };
+        wake_wal_writer(last_record());
     }
     point_quiet!("index.logged");
     for (&block, page) in blocks.iter().zip(logged) {

@@ -20,7 +20,7 @@ use super::options::{given, value};
 use crate::error::{Error, OrRaise, Result};
 use crate::server::function::{Call, version_1};
 use crate::server::jsonb::Jsonb;
-use crate::server::lookup::relation_name;
+use crate::server::lookup::{QualifiedName, relation_name, visible_relation};
 use crate::server::option_value::{Caller, text};
 use crate::server::unguarded::guarded;
 
@@ -79,7 +79,8 @@ fn resolve_call(this: &Call<'_>) -> pg_sys::FunctionCallInfo {
 fn relation_of(name: &CStr) -> Result<pg_sys::Oid> {
     let bytes = name.to_bytes();
     let says_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
-    let named = if says_number { named(name) } else { pg_sys::InvalidOid };
+    // As text_regclass (regproc.c).
+    let named = if says_number { visible_relation(&QualifiedName::of(name).name) } else { pg_sys::InvalidOid };
     if named == pg_sys::InvalidOid {
         let name = name.as_ptr().cast_mut();
         // SAFETY: a guarded call with a string, which it does not change.
@@ -94,17 +95,6 @@ fn relation_of(name: &CStr) -> Result<pg_sys::Oid> {
         return Err(error.hint("Cast it to regclass, or write the name in double quotes."));
     }
     Ok(named)
-}
-
-/// The relation of this name, which consists of digits, or InvalidOid (text_regclass, regproc.c). Guarded.
-fn named(name: &CStr) -> pg_sys::Oid {
-    let (no_lock, missing_ok) = (pg_sys::NoLock.cast_signed(), pg_sys::RVROption::RVR_MISSING_OK);
-    // SAFETY: guarded calls with a text, which return a list of names, and a range variable.
-    unsafe {
-        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name.as_ptr()));
-        let variable = pg_sys::makeRangeVarFromNameList(names);
-        pg_sys::RangeVarGetRelidExtended(variable, no_lock, missing_ok, None, std::ptr::null_mut())
-    }
 }
 
 /// Is `create` among the options and true? Raises if it is not permitted. The callee checks the other options.

@@ -13,9 +13,9 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::rows::soft::Limit;
-use crate::server::lookup::quoted;
+use crate::server::lookup::{constraint_name, index_columns, index_constraint, quoted};
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::server_text::{copied, from_server};
+use crate::server::server_text::from_server;
 
 /// Action for rows with equal keys: an error, or the row to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,18 +154,13 @@ pub fn is_part_of(index: Relation<'_>, arbiter: pg_sys::Oid) -> bool {
 /// The ON CONFLICT clause that leaves duplicates out, for an index of a table that this transaction has locked. Guarded.
 pub fn conflict_clause(arbiter: pg_sys::Oid) -> Result<Vec<u8>> {
     let index = OpenRelation::open(arbiter, pg_sys::AccessShareLock);
-    // SAFETY: guarded calls on an open index, which return strings or null.
-    let (constraint, columns) = unsafe {
-        let constraint = copied(pg_sys::get_constraint_name(pg_sys::get_index_constraint(arbiter)));
-        (constraint, copied(pg_sys::pg_get_indexdef_columns(arbiter, false)).unwrap_or_default())
-    };
-    let target = match constraint {
+    let target = match constraint_name(index_constraint(arbiter)) {
         Some(name) => [b"ON CONSTRAINT ", quoted(&name).to_bytes()].concat(),
         None if index.get().is_partial() => {
             let message = "the buffered writer cannot identify duplicates with a partial index";
             return Err(Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message));
         }
-        None => [b"(", columns.to_bytes(), b")"].concat(),
+        None => [b"(", index_columns(arbiter, false).unwrap_or_default().to_bytes(), b")"].concat(),
     };
     Ok([b" ON CONFLICT ", target.as_slice(), b" DO NOTHING"].concat())
 }

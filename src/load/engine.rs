@@ -246,8 +246,7 @@ impl Catalog {
 
     /// Is the relation a member of the same extension? Guarded.
     fn is_sibling(&self, relid: pg_sys::Oid) -> bool {
-        // SAFETY: a guarded catalog lookup.
-        unsafe { pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relid) == self.extension }
+        lookup::extension_of(pg_sys::RelationRelationId, relid) == self.extension
     }
 
     /// Columns, by name, of the row with these keys. None if there is no row, or a key's column is missing. Guarded.

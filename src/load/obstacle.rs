@@ -18,11 +18,13 @@ use super::options::LoadOptions;
 use crate::heap::append::Traits;
 use crate::program::volatile;
 use crate::rows::type_parts::TypeParts;
+use crate::server::call::variables;
 use crate::server::lock::{try_lock_relation, unlock_relation};
-use crate::server::lookup::{CatalogRow, type_kind, volatility};
+use crate::server::lookup::{CatalogRow, access_method_name, operator_function, type_entry, type_kind, volatility};
 use crate::server::node::Node;
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::server_text::{copied, from_server};
+use crate::server::role::has_policies;
+use crate::server::server_text::from_server;
 
 /// All reasons against the direct writer for a table, one sentence each. Locks its leaf relations. Guarded.
 pub fn of_target(relation: Relation<'_>, keep: Keep) -> Vec<String> {
@@ -37,9 +39,7 @@ pub fn of_target(relation: Relation<'_>, keep: Keep) -> Vec<String> {
 pub fn of_named(relation: Relation<'_>, keep: Keep) -> Vec<String> {
     let mut found = Vec::new();
     let name = relation.name_text();
-    // SAFETY: a guarded catalog lookup.
-    let security = unsafe { pg_sys::check_enable_rls(relation.oid(), pg_sys::InvalidOid, true) };
-    if security == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed() {
+    if has_policies(relation.oid()) {
         found.push(format!("Row-level security applies to table \"{name}\"."));
     }
     if has_rule(relation, pg_sys::CmdType::CMD_INSERT) {
@@ -59,8 +59,7 @@ pub fn of_named(relation: Relation<'_>, keep: Keep) -> Vec<String> {
     if has_trigger(relation, INSERT, |trigger| !trigger.tgnewtable.is_null()) {
         found.push(format!("Table \"{name}\" has an INSERT trigger with a transition table."));
     }
-    // SAFETY: a variable of this process.
-    if unsafe { pg_sys::replorigin_session_origin } != pg_sys::InvalidRepOriginId as pg_sys::RepOriginId {
+    if replication_origin() != pg_sys::InvalidRepOriginId as pg_sys::RepOriginId {
         found.push("The session has a replication origin.".into());
     }
     if relation.is_partitioned() {
@@ -195,8 +194,7 @@ fn of_storage(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
     if let Some(owned) = engine::owner_of(relation) {
         found.push(owned.obstacle(&name));
     }
-    // SAFETY: a guarded call on an open relation.
-    if unsafe { pg_sys::IsSystemRelation(relation.as_ptr()) } {
+    if relation.is_system() {
         found.push(format!("Table \"{name}\" is a system catalog."));
     } else if is_user_catalog(relation) {
         found.push(format!("Table \"{name}\" has the storage parameter user_catalog_table."));
@@ -212,8 +210,7 @@ fn of_storage(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
     of_index_methods(relation, &name, found);
     if keep == Keep::New {
         // Replacing a row is an update. If a publication has updates of the table, the table needs a replica identity.
-        // SAFETY: a guarded call on an open relation.
-        unsafe { pg_sys::CheckCmdReplicaIdentity(relation.as_ptr(), pg_sys::CmdType::CMD_UPDATE) };
+        relation.check_replica_identity(pg_sys::CmdType::CMD_UPDATE);
     }
     if keep != Keep::Error && Traits::of(relation).logical {
         // A duplicate is inserted and deleted again. A subscriber would fail at the insertion.
@@ -224,11 +221,13 @@ fn of_storage(relation: Relation<'_>, keep: Keep, found: &mut Vec<String>) {
     volatile::of_computed(relation, found);
 }
 
+variables! {
+    fn replication_origin() -> pg_sys::RepOriginId = replorigin_session_origin;
+}
+
 /// The name of an access method. Guarded.
 fn method_name(method: pg_sys::Oid) -> String {
-    // SAFETY: a guarded catalog lookup returns a string or null.
-    let name = unsafe { copied(pg_sys::get_am_name(method)) };
-    name.map_or_else(|| "?".into(), |name| from_server(&name))
+    access_method_name(method).map_or_else(|| "?".into(), |name| from_server(&name))
 }
 
 /// Indexes of a relation whose access method is not one of the server's own. Such a method may do anything with a new
@@ -348,17 +347,14 @@ fn is_compared_by_server(type_oid: pg_sys::Oid) -> bool {
         | TypeParts::Range { subtype: part, .. }
         | TypeParts::Multirange(part)
         | TypeParts::Array(part) => is_compared_by_server(part),
-        // SAFETY: guarded catalog lookups; an entry of the type cache stays.
-        TypeParts::Single => unsafe {
-            // Any row at all.
-            if type_kind(type_oid) == pg_sys::TYPTYPE_PSEUDO {
-                return false;
-            }
-            let entry = &*pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed());
-            let equals =
-                if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { pg_sys::get_opcode(entry.eq_opr) };
-            [equals, entry.cmp_proc].into_iter().all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
-        },
+        // Any row at all.
+        TypeParts::Single if type_kind(type_oid) == pg_sys::TYPTYPE_PSEUDO => false,
+        TypeParts::Single => {
+            let entry = type_entry(type_oid, WANTED);
+            [operator_function(entry.eq_opr), entry.cmp_proc]
+                .into_iter()
+                .all(|function| function.to_u32() < pg_sys::FirstUnpinnedObjectId)
+        }
     }
 }
 

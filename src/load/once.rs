@@ -42,14 +42,16 @@ use crate::server::compat;
 use crate::server::database::{cluster, database};
 use crate::server::function::{Call, sql_function};
 use crate::server::lock::{Mode, ObjectLock, Until};
-use crate::server::lookup::{is_temporary, now, qualified_name, relation_name, relation_named};
+use crate::server::lookup::{
+    QualifiedName, is_temporary, now, qualified_name, relation_name, relation_named, schema_named, see_commits,
+};
 use crate::server::own_table::{Columns, OwnTable, Row};
 use crate::server::points::point;
 use crate::server::relation::OpenRelation;
 use crate::server::role::{has_privileges_of, owner_here, refuse_right, stored_role_name};
 use crate::server::server_text::to_server;
 use crate::server::sql_value::SqlValue;
-use crate::server::statement::next_command;
+use crate::server::statement::{next_command, transaction_id};
 
 const TABLE: &CStr = c"bulk_loaded";
 const WIDTH: usize = 15;
@@ -344,7 +346,7 @@ pub fn record(load: &Load) -> Result<()> {
             SqlValue::text(&*owner_name),
             SqlValue::bigint(cluster()),
             SqlValue::oid(records.oid()),
-            SqlValue::xid(transaction()),
+            SqlValue::xid(transaction_id()),
         ])?;
     }
     Ok(())
@@ -406,20 +408,14 @@ pub fn forget_dropped(schema: pg_sys::Oid) -> Result<()> {
             is_gone.insert(row.oid(TARGET), false);
         }
     });
-    // A fresh catalog snapshot sees commits made meanwhile. SAFETY: a guarded call.
-    unsafe { pg_sys::InvalidateCatalogSnapshot() };
+    // A fresh catalog snapshot sees commits made meanwhile.
+    see_commits();
     is_gone.iter_mut().for_each(|(oid, is_gone)| *is_gone = relation_name(*oid).is_none());
     if is_gone.values().any(|is_gone| *is_gone) {
         let is_dropped = |row: Row| is_home(&records, row) && is_gone.get(&row.oid(TARGET)) == Some(&true);
         records.remove(&records.find(None, usize::MAX, is_dropped));
     }
     Ok(())
-}
-
-/// The current transaction's id. Guarded.
-fn transaction() -> pg_sys::TransactionId {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::GetCurrentTransactionId() }
 }
 
 /// Is a row of this table at home?
@@ -464,7 +460,7 @@ fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()> {
             set(TARGET, SqlValue::oid(target));
             set(DATABASE, SqlValue::oid(database()));
             set(HOME, SqlValue::oid(records.oid()));
-            set(MADE_BY, SqlValue::xid(transaction()));
+            set(MADE_BY, SqlValue::xid(transaction_id()));
             // A role that does not exist yet is recorded by its name only.
             if owner != pg_sys::InvalidOid {
                 set(OWNER, SqlValue::oid(owner));
@@ -480,16 +476,8 @@ fn take_home(schema: pg_sys::Oid, table: Option<&LoadedTable>) -> Result<()> {
 
 /// The table with this name, which is schema and table, quoted. Guarded.
 fn named(name: &CStr) -> pg_sys::Oid {
-    // SAFETY: guarded calls with a text, which return a list of names, and a range variable with strings.
-    let (schema, table) = unsafe {
-        let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(name.as_ptr()));
-        let table = pg_sys::makeRangeVarFromNameList(names);
-        if (*table).schemaname.is_null() {
-            return pg_sys::InvalidOid;
-        }
-        (pg_sys::get_namespace_oid((*table).schemaname, true), CStr::from_ptr((*table).relname).to_owned())
-    };
-    relation_named(&table, schema)
+    let QualifiedName { schema, name, .. } = QualifiedName::of(name);
+    schema.map_or(pg_sys::InvalidOid, |schema| relation_named(&name, schema_named(&schema)))
 }
 
 sql_function!(pg_finfo_bulk_loaded_files, bulk_loaded_files, loaded_files);

@@ -25,10 +25,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pgrx::pg_sys;
 
 use crate::server::attempt::in_subtransaction;
+use crate::server::database::{is_in_parallel_mode, row_security};
 use crate::server::lookup::{qualified_name, quoted};
 use crate::server::memory_context::MemoryContext;
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{Relation, name_of};
+use crate::server::role::current_user;
 use crate::server::server_text::{copied, from_server};
 use crate::server::unguarded as c;
 
@@ -130,9 +132,7 @@ pub fn answer(relation: Relation<'_>) -> Answer {
         return Answer::Plain;
     }
     let relid = relation.oid();
-    // SAFETY: guarded calls, and a variable of this process, which has one thread.
-    let (role, row_security, is_parallel) =
-        unsafe { (pg_sys::GetUserId(), pg_sys::row_security, pg_sys::IsInParallelMode()) };
+    let (role, row_security, is_parallel) = (current_user(), row_security(), is_in_parallel_mode());
     let is_it = |kept: &&Kept| {
         kept.relid == relid && kept.role == role && kept.row_security == row_security && kept.hooks == hooks
     };

@@ -22,6 +22,7 @@ use crate::input::source::Location;
 use crate::program::{filter, volatile};
 use crate::rows::copy_options::RecordShape;
 use crate::rows::soft::{Limit, OnError};
+use crate::server::lookup::relation_named;
 use crate::server::progress::{Figures, Progress, SourceKind};
 use crate::server::relation::Relation;
 use crate::server::server_text::to_server;
@@ -183,16 +184,13 @@ fn choose_writer(load: &mut Load) -> Result<Writer> {
 
 /// An id for a load. The caller needs no privilege on the sequence. Guarded.
 pub fn next_id(schema: pg_sys::Oid) -> Result<i64> {
-    let name = c"bulk_load_id_seq";
-    // SAFETY: guarded calls.
-    unsafe {
-        let sequence = pg_sys::get_relname_relid(name.as_ptr(), schema);
-        if sequence == pg_sys::InvalidOid {
-            let message = "sequence \"bulk_load_id_seq\" does not exist";
-            return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
-        }
-        Ok(pg_guard_ffi_boundary(|| nextval_internal(sequence, false)))
+    let sequence = relation_named(c"bulk_load_id_seq", schema);
+    if sequence == pg_sys::InvalidOid {
+        let message = "sequence \"bulk_load_id_seq\" does not exist";
+        return Err(Error::new(Code::ERRCODE_UNDEFINED_TABLE, message));
     }
+    // SAFETY: the call raises an error if the relation is no sequence.
+    Ok(unsafe { pg_guard_ffi_boundary(|| nextval_internal(sequence, false)) })
 }
 
 /// Reads the columns from the header. Guarded.

@@ -12,8 +12,10 @@ use pgrx::pg_sys;
 use super::{Load, Writer};
 use crate::guc;
 use crate::input::source::Location;
+use crate::server::database;
 use crate::server::jsonb::{Json, Jsonb};
-use crate::server::server_text::{copied, from_server, to_server};
+use crate::server::lookup::database_name;
+use crate::server::server_text::{from_server, to_server};
 use crate::server::sql_value::SqlValue;
 use crate::server::stages::{Stage, Stages};
 use crate::server::unguarded as c;
@@ -235,7 +237,5 @@ fn list<'a>(times: impl Iterator<Item = (&'a str, Duration)>) -> String {
 }
 
 fn database() -> String {
-    // SAFETY: a guarded catalog lookup, which returns a string or null.
-    let name = unsafe { copied(pg_sys::get_database_name(pg_sys::MyDatabaseId)) };
-    from_server(&name.unwrap_or_default())
+    from_server(&database_name(database::database()).unwrap_or_default())
 }

@@ -10,6 +10,7 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::server::jsonb::{Json, Jsonb};
 use crate::server::option_value::{invalid, text};
+use crate::server::role::{is_superuser, set_local};
 
 /// Name of the option.
 pub const SETTINGS: &str = "settings";
@@ -82,20 +83,7 @@ pub fn apply(settings: &[Setting]) {
 impl Setting {
     /// SET LOCAL, as ExecSetVariableStmt (guc.c) does it; without `changes` only its checks.
     fn set_local(&self, changes: bool) {
-        // SAFETY: guarded calls with strings, in a transaction.
-        unsafe {
-            let context =
-                if pg_sys::superuser() { pg_sys::GucContext::PGC_SUSET } else { pg_sys::GucContext::PGC_USERSET };
-            pg_sys::set_config_option(
-                self.name.as_ptr(),
-                self.value.as_ptr(),
-                context,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_LOCAL,
-                changes,
-                0,
-                false,
-            );
-        }
+        let context = if is_superuser() { pg_sys::GucContext::PGC_SUSET } else { pg_sys::GucContext::PGC_USERSET };
+        set_local(&self.name, &self.value, context, changes);
     }
 }

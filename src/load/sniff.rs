@@ -17,7 +17,9 @@ use crate::program::copy_question;
 use crate::rows::sniff::{self, Request, Sniffed, SniffedColumn, ValuePosition, identifier, table_name};
 use crate::server::function::{Call, sql_function};
 use crate::server::jsonb::{Json, Jsonb};
+use crate::server::lookup::QualifiedName;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
+use crate::server::server_text::is_valid_in_server_encoding;
 use crate::server::sql_value::SqlValue;
 use pg_bulk_text::dialect::{Eol, Format};
 
@@ -212,18 +214,11 @@ fn finding_json(sniffed: &Sniffed, column: &SniffedColumn) -> Json {
 
 /// The name of a table, with or without a schema, quoted for SQL. Guarded.
 fn qualified(name: &str, value: &OptionValue) -> Result<Vec<u8>> {
-    let Some(given) = SqlValue::text_of(value.one(name)?).datum() else {
-        return Err(invalid(format!("{name} must be the name of a table")));
-    };
-    // SAFETY: guarded calls: a text, and a list of nodes with strings, or an error.
-    unsafe {
-        let names = pgrx::PgList::<pg_sys::Node>::from_pg(pg_sys::textToQualifiedNameList(given.cast_mut_ptr()));
-        // Raises if there are too many parts.
-        pg_sys::makeRangeVarFromNameList(names.as_ptr());
-        let parts: Vec<_> = names
-            .iter_ptr()
-            .map(|part| identifier(CStr::from_ptr((*part.cast::<pg_sys::String>()).sval).to_bytes()))
-            .collect();
-        Ok(parts.join(b".".as_slice()))
-    }
+    let given = value.one(name)?;
+    let text = CString::new(given).ok().filter(|_| is_valid_in_server_encoding(given));
+    let text = text.ok_or_else(|| invalid(format!("{name} must be the name of a table")))?;
+    let QualifiedName { catalog, schema, name } = QualifiedName::of(&text);
+    let parts: Vec<_> =
+        catalog.into_iter().chain(schema).chain([name]).map(|part| identifier(part.to_bytes())).collect();
+    Ok(parts.join(b".".as_slice()))
 }

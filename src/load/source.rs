@@ -27,7 +27,7 @@ use crate::rows::soft::OnError;
 use crate::server::expression::Expression;
 use crate::server::option_value::HeaderOption;
 use crate::server::relation::{OpenRelation, Relation, TupleDesc, name_of};
-use crate::server::server_text::from_server;
+use crate::server::server_text::{clipped, from_server};
 
 /// A further file that an INSERT reads.
 #[derive(Debug)]
@@ -138,11 +138,8 @@ pub fn by_position(relation: Relation, options: &LoadOptions) -> Result<Option<M
 /// A name truncated as the parser truncates it in an expression (truncate_identifier, scansup.c). Guarded.
 fn as_identifier(name: &CStr) -> CString {
     let bytes = name.to_bytes();
-    let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
-    // SAFETY: a string of that length.
-    let clipped = unsafe { pg_sys::pg_mbcliplen(name.as_ptr(), len, pg_sys::NAMEDATALEN.cast_signed() - 1) };
-    let clipped = bytes.get(..usize::try_from(clipped).unwrap_or(0)).unwrap_or(bytes);
-    CString::new(clipped).unwrap_or_default()
+    let clipped = clipped(bytes, pg_sys::NAMEDATALEN as usize - 1);
+    CString::new(bytes.get(..clipped).unwrap_or(bytes)).unwrap_or_default()
 }
 
 /// Opens the file. Without a mapping, the rows have no columns until [`by_name`] has read the header. Errors about

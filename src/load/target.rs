@@ -15,11 +15,12 @@ use crate::input::directory::check_usage;
 use crate::input::source::Location;
 use crate::program::copy_question::{self, Insertion};
 use crate::program::mapping::Mapping;
+use crate::server::call::calls;
 use crate::server::compat::{self, Rights};
 use crate::server::lock::lock_relation;
 use crate::server::lookup::{qualified_name, relation_name};
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::role::{current_user, has_privileges_of, refuse_right, require};
+use crate::server::role::{current_user, has_privileges_of, refuse_right, require, row_security};
 use crate::server::server_text::from_server;
 
 /// The kind of relation that a target is.
@@ -47,13 +48,16 @@ pub struct Target {
 
 /// Raises errors that forbid any load in this transaction. Guarded.
 pub fn check_transaction(function: &CStr) {
-    // SAFETY: guarded calls with a string.
-    unsafe {
-        let what = function.as_ptr();
-        pg_sys::PreventCommandDuringRecovery(what);
-        pg_sys::PreventCommandIfReadOnly(what);
-        pg_sys::PreventCommandIfParallelMode(what);
-    }
+    not_in_recovery(function);
+    not_if_read_only(function);
+    not_in_parallel_mode(function);
+}
+
+// SAFETY: look at the state of the transaction, and raise an error with the string.
+calls! {
+    fn not_in_recovery(function: &CStr) = PreventCommandDuringRecovery(function);
+    fn not_if_read_only(function: &CStr) = PreventCommandIfReadOnly(function);
+    fn not_in_parallel_mode(function: &CStr) = PreventCommandIfParallelMode(function);
 }
 
 /// Raises unless the current user may read files, read files below a server's directory, or run programs. Runs before
@@ -193,8 +197,7 @@ impl Target {
 
     /// Raises if row_security is off and a policy applies. Guarded.
     fn check_policies(&self) {
-        // SAFETY: guarded catalog lookups.
-        unsafe { pg_sys::check_enable_rls(self.relid, pg_sys::InvalidOid, false) };
+        row_security(self.relid, pg_sys::InvalidOid, false);
     }
 }
 

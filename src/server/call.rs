@@ -13,7 +13,10 @@ use super::handle::Handle;
 use super::server_text::{copied, from_server};
 
 /// An argument of a function in C.
-pub trait Passed {
+///
+/// # Safety
+/// The raw value is valid for the function as long as this one.
+pub unsafe trait Passed {
     type Raw;
 
     fn raw(self) -> Self::Raw;
@@ -31,7 +34,8 @@ pub trait Returned {
 macro_rules! plain {
     ($($type:ty),*) => {
         $(
-            impl Passed for $type {
+            // SAFETY: the value itself.
+            unsafe impl Passed for $type {
                 type Raw = $type;
 
                 fn raw(self) -> $type {
@@ -49,9 +53,10 @@ macro_rules! plain {
         )*
     };
 }
-plain!((), bool, i8, i16, i32, i64, u32, u64, usize, *mut c_void, pg_sys::Oid);
+plain!((), bool, i8, i16, i32, i64, u16, u32, u64, usize, *mut c_void, pg_sys::Oid, pg_sys::TransactionId);
 
-impl Passed for &CStr {
+// SAFETY: a string as long as it is borrowed.
+unsafe impl Passed for &CStr {
     type Raw = *const c_char;
 
     fn raw(self) -> *const c_char {
@@ -60,7 +65,8 @@ impl Passed for &CStr {
 }
 
 /// None is passed as null.
-impl Passed for Option<&CStr> {
+// SAFETY: such a string, or null.
+unsafe impl Passed for Option<&CStr> {
     type Raw = *const c_char;
 
     fn raw(self) -> *const c_char {
@@ -68,11 +74,22 @@ impl Passed for Option<&CStr> {
     }
 }
 
-impl<T> Passed for Handle<'_, T> {
+// SAFETY: a struct as long as the handle.
+unsafe impl<T> Passed for Handle<'_, T> {
     type Raw = *mut T;
 
     fn raw(self) -> *mut T {
         self.as_ptr()
+    }
+}
+
+/// A struct that the function changes.
+// SAFETY: a struct as long as it is borrowed.
+unsafe impl<T> Passed for &mut T {
+    type Raw = *mut T;
+
+    fn raw(self) -> *mut T {
+        self
     }
 }
 

@@ -12,6 +12,12 @@ calls! {
 variables! {
     /// The database of this process.
     pub fn database() -> pg_sys::Oid = MyDatabaseId;
+    pub fn max_parallel_workers() -> i32 = max_parallel_workers;
+    pub fn max_parallel_maintenance_workers() -> i32 = max_parallel_maintenance_workers;
+    /// The setting row_security.
+    pub fn row_security() -> bool = row_security;
+    /// The setting shared_buffers, in pages.
+    pub fn shared_buffers() -> i32 = NBuffers;
 }
 
 /// Returns the cluster's system identifier.

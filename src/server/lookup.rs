@@ -241,6 +241,23 @@ calls! {
     pub fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> = get_attname(relation, number, true);
     fn column_number(relation: pg_sys::Oid, name: &CStr) -> i16 = get_attnum(relation, name);
     fn generation(relation: pg_sys::Oid, number: i16) -> u8 = get_attgenerated(relation, number);
+    /// The name of a constraint, if it exists.
+    pub fn constraint_name(constraint: pg_sys::Oid) -> Option<CString> = get_constraint_name(constraint);
+    /// The constraint of an index; InvalidOid if it has none.
+    pub fn index_constraint(index: pg_sys::Oid) -> pg_sys::Oid = get_index_constraint(index);
+    /// The columns of an index, as SQL has them between the parentheses.
+    pub fn index_columns(index: pg_sys::Oid, pretty: bool) -> Option<CString> = pg_get_indexdef_columns(index, pretty);
+    /// The name of an access method, if it exists.
+    pub fn access_method_name(method: pg_sys::Oid) -> Option<CString> = get_am_name(method);
+    pub fn database_name(database: pg_sys::Oid) -> Option<CString> = get_database_name(database);
+    /// The average size of a type's values, as the planner estimates it.
+    pub fn average_width(type_oid: pg_sys::Oid, typmod: i32) -> i32 = get_typavgwidth(type_oid, typmod);
+    /// The five characters of an SQLSTATE.
+    pub fn sql_state(code: i32) -> Option<CString> = unpack_sql_state(code);
+    /// The relation with a name along the search_path; InvalidOid if it does not exist.
+    pub fn visible_relation(name: &CStr) -> pg_sys::Oid = RelnameGetRelid(name);
+    /// Lets later lookups see the commits of other transactions.
+    pub fn see_commits() = InvalidateCatalogSnapshot();
     /// The name of a collation, if it exists.
     pub fn collation_name(collation: pg_sys::Oid) -> Option<CString> = get_collation_name(collation);
     fn member(family: pg_sys::Oid, left: pg_sys::Oid, right: pg_sys::Oid, strategy: i16) -> pg_sys::Oid
@@ -250,6 +267,27 @@ calls! {
     fn quote(schema: &CStr, name: &CStr) -> Option<CString> = quote_qualified_identifier(schema, name);
     /// The time now.
     pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
+}
+
+/// The name of a relation in a text of SQL.
+#[derive(Debug)]
+pub struct QualifiedName {
+    pub catalog: Option<CString>,
+    pub schema: Option<CString>,
+    pub name: CString,
+}
+
+impl QualifiedName {
+    /// Raises an error if the text is no such name.
+    pub fn of(text: &CStr) -> QualifiedName {
+        // SAFETY: guarded calls with a text, which return a list of names, and a range variable with strings or null.
+        unsafe {
+            let names = pg_sys::textToQualifiedNameList(pg_sys::cstring_to_text(text.as_ptr()));
+            let found = *pg_sys::makeRangeVarFromNameList(names);
+            let [catalog, schema, name] = [found.catalogname, found.schemaname, found.relname].map(|part| copied(part));
+            QualifiedName { catalog, schema, name: name.unwrap_or_default() }
+        }
+    }
 }
 
 /// The collation with a name, which may be qualified; raises an error if it does not exist.

@@ -256,7 +256,8 @@ impl<'a> Node<'a, pg_sys::String> {
     }
 }
 
-impl<T> Passed for Node<'_, T> {
+// SAFETY: a node as long as the handle.
+unsafe impl<T> Passed for Node<'_, T> {
     type Raw = *mut T;
 
     fn raw(self) -> *mut T {
@@ -387,7 +388,8 @@ enum Element<'a> {
     Oid(pg_sys::Oid),
 }
 
-impl<T: Tagged> Passed for NodeList<'_, T> {
+// SAFETY: a list as long as the handle, or null.
+unsafe impl<T: Tagged> Passed for NodeList<'_, T> {
     type Raw = *mut pg_sys::List;
 
     fn raw(self) -> *mut pg_sys::List {

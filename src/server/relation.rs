@@ -14,7 +14,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_sys};
 
 use super::call::calls;
 use super::compat::{attributes, has_generated, is_virtual};
@@ -132,6 +132,21 @@ impl<'a> Relation<'a> {
         fn index_expressions(self) -> NodeList<'a> = RelationGetIndexExpressions(self);
         /// Returns a copy of an index's predicate. Guarded.
         fn index_predicate(self) -> NodeList<'a> = RelationGetIndexPredicate(self);
+        /// Raises an error if a caller uses the relation, too: `command` is for the message. Guarded.
+        pub fn check_unused(self, command: &CStr) = CheckTableNotInUse(self, command);
+        /// Lets all processes read the entry of the relation cache again. Guarded.
+        pub fn invalidate(self) = CacheInvalidateRelcache(self);
+        /// Whether it is a system catalog. Guarded.
+        pub fn is_system(self) -> bool = IsSystemRelation(self);
+        /// Has this process a lock of the relation, or a stronger one? Guarded.
+        pub fn has_lock(self, lock: u32, or_stronger: bool) -> bool
+            = CheckRelationLockedByMe(self, (lock.cast_signed()), or_stronger);
+        /// Raises an error if a publication needs a replica identity for a command. Guarded.
+        pub fn check_replica_identity(self, command: pg_sys::CmdType::Type) = CheckCmdReplicaIdentity(self, command);
+        /// Adds inserted rows to the statistics. Guarded.
+        pub fn count_inserted(self, rows: i64) = pgstat_count_heap_insert(self, rows);
+        /// Whether AFTER triggers of the relation are queued. Guarded.
+        pub fn has_queued_triggers(self) -> bool = AfterTriggerPendingOnRel((self.oid()));
         fn pages_of(self, fork: pg_sys::ForkNumber::Type) -> u32 = RelationGetNumberOfBlocksInFork(self, fork);
     }
 
@@ -159,6 +174,12 @@ impl<'a> Relation<'a> {
     pub fn partition_bound(self) -> NodeList<'a> {
         // SAFETY: the relation is open, and the closure owns nothing. It returns a list of expressions, or null.
         unsafe { NodeList::from_raw(c::guard(|| c::RelationGetPartitionQual(self.as_ptr()))) }
+    }
+
+    /// Gives the predicate locks of an index to its table (`TransferPredicateLocksToHeapRelation`). Guarded.
+    pub fn move_predicate_locks(self) {
+        // SAFETY: the relation is open, and the closure owns nothing.
+        unsafe { c::guard(|| c::TransferPredicateLocksToHeapRelation(self.as_ptr())) }
     }
 
     /// Returns copies of an index's expressions and of its predicate. Guarded.
@@ -200,6 +221,15 @@ impl<'a> Relation<'a> {
         // SAFETY: an open index has its row of pg_index, whose array has a number for each key.
         self.index()
             .map_or_else(Vec::new, |form| unsafe { (*self.get().rd_index).indkey.values.as_slice(form.keys).to_vec() })
+    }
+
+    /// The foreign keys of a table, whose arrays have `nkeys` elements. Guarded.
+    pub fn foreign_keys(self) -> Vec<pg_sys::ForeignKeyCacheInfo> {
+        // SAFETY: a guarded call returns a list of these nodes, which are copied at once.
+        unsafe {
+            let keys = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(self.as_ptr()));
+            keys.iter_ptr().map(|key| *key).collect()
+        }
     }
 }
 

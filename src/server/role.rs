@@ -40,6 +40,21 @@ calls! {
     /// Changes a setting of the session, until the action ends it. Guarded.
     pub fn set_option(name: &CStr, value: &CStr, context: pg_sys::GucContext::Type, action: pg_sys::GucAction::Type) -> i32
         = set_config_option(name, value, context, (pg_sys::GucSource::PGC_S_SESSION), action, true, 0, false);
+    /// Sets a setting until the end of the transaction, or only checks its value. Guarded.
+    pub fn set_local(name: &CStr, value: &CStr, context: pg_sys::GucContext::Type, changes: bool) -> i32
+        = set_config_option(
+            name, value, context, (pg_sys::GucSource::PGC_S_SESSION), (pg_sys::GucAction::GUC_ACTION_LOCAL), changes, 0, false
+        );
+    /// Whether the current user is a superuser. Guarded.
+    pub fn is_superuser() -> bool = superuser();
+    /// One of CheckEnableRlsResult, for a role, or for the current user. Raises an error if row_security is off and a policy
+    /// applies, unless `quiet`. Guarded.
+    pub fn row_security(relation: pg_sys::Oid, role: pg_sys::Oid, quiet: bool) -> i32 = check_enable_rls(relation, role, quiet);
+    /// The server's answer whether a role has privileges on a column. Guarded.
+    pub fn column_privileges(relation: pg_sys::Oid, column: i16, role: pg_sys::Oid, privileges: pg_sys::AclMode) -> pg_sys::AclResult::Type
+        = pg_attribute_aclcheck(relation, column, role, privileges);
+    /// Raises the server's error about a right on an object. Guarded.
+    pub fn refuse(answer: pg_sys::AclResult::Type, kind: pg_sys::ObjectType::Type, name: &CStr) = aclcheck_error(answer, kind, name);
     /// Does a role have the privileges of another one? Guarded.
     pub fn has_privileges(member: pg_sys::Oid, role: pg_sys::Oid) -> bool = has_privs_of_role(member, role);
     fn check(relation: pg_sys::Oid, role: pg_sys::Oid, privileges: pg_sys::AclMode) -> pg_sys::AclResult::Type
@@ -49,12 +64,19 @@ calls! {
 }
 
 variables! {
-    fn replication_role() -> i32 = SessionReplicationRole;
+    /// The setting session_replication_role.
+    pub fn replication_role() -> i32 = SessionReplicationRole;
 }
 
 /// Does the current user have the privileges of a role? Guarded.
 pub fn has_privileges_of(role: pg_sys::Oid) -> bool {
     has_privileges(current_user(), role)
+}
+
+/// Whether policies limit the rows of a relation that the current user sees. Guarded.
+pub fn has_policies(relation: pg_sys::Oid) -> bool {
+    let answer = row_security(relation, pg_sys::InvalidOid, true);
+    answer == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed()
 }
 
 /// The server's answer whether the current user has one of these privileges on a relation. Guarded.

@@ -115,6 +115,14 @@ pub unsafe fn run(
 
 // SAFETY: only counts; an error in parallel mode.
 calls! {
+    /// The current command. `used`: to mark rows, so that the next command gets another id. Guarded.
+    pub fn current_command(used: bool) -> pg_sys::CommandId = GetCurrentCommandId(used);
+    /// The id of the current transaction, which is assigned now if it has none. Guarded.
+    pub fn transaction_id() -> pg_sys::TransactionId = GetCurrentTransactionId();
+    /// The id of the current transaction; invalid if it has none. Guarded.
+    pub fn assigned_transaction_id() -> pg_sys::TransactionId = GetCurrentTransactionIdIfAny();
+    /// The number of transactions and subtransactions that are open. Guarded.
+    pub fn nest_level() -> i32 = GetCurrentTransactionNestLevel();
     /// Begins the next command, which sees the changes of those before. Guarded, and outside of parallel mode.
     pub fn next_command() = CommandCounterIncrement();
 }

@@ -144,14 +144,12 @@ fn renew(
     let open = OpenRelation::open(oid, pg_sys::AccessExclusiveLock);
     let index = open.get();
     opened();
-    // SAFETY: a guarded call on an open relation.
-    unsafe { pg_sys::CheckTableNotInUse(index.as_ptr(), c"REINDEX INDEX".as_ptr()) };
+    index.check_unused(c"REINDEX INDEX");
     if !sources.merge && compat::first_leaf(index).is_some() {
         // A function that is declared as not doing so has put rows into the table during the load.
         return Ok(false);
     }
-    // SAFETY: a guarded call on an open relation; the closure owns nothing.
-    unsafe { guard(|| c::TransferPredicateLocksToHeapRelation(index.as_ptr())) };
+    index.move_predicate_locks();
     let old = sources.merge.then(|| Leaves::of(index));
     set_new_file(relation, index);
     let unfit = Rc::new(Cell::new(false));

@@ -68,8 +68,7 @@ fn check_serializable(relation: Relation<'_>) {
 pub fn count_rows(relation: pg_sys::Oid, rows: u64) {
     if rows > 0 {
         let relation = OpenRelation::locked(relation);
-        // SAFETY: a guarded call on an open relation.
-        unsafe { pg_sys::pgstat_count_heap_insert(relation.get().as_ptr(), rows.cast_signed()) }
+        relation.get().count_inserted(rows.cast_signed());
     }
 }
 

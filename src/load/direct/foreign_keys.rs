@@ -32,6 +32,7 @@ use crate::error::Result;
 use crate::heap::removal::number_of;
 use crate::load::rejects::Complaint;
 use crate::server::holder::has_one_snapshot;
+use crate::server::lookup::constraint_name;
 use crate::server::original::gettext;
 use crate::server::relation::Relation;
 use crate::server::result_relation::ResultRelation;
@@ -213,14 +214,8 @@ impl ForeignKeys {
 
     /// The errors of the server's checks of the keys of a relation. Guarded.
     pub fn complaints(&self, relation: Relation<'_>) -> Vec<Complaint> {
-        let complaint = |key: &ForeignKey| {
-            // SAFETY: a guarded lookup that returns a new string, or null.
-            let name = unsafe {
-                let name = pg_sys::get_constraint_name(key.query.constraint);
-                if name.is_null() { c"" } else { CStr::from_ptr(name) }
-            };
-            complaint(&relation.name(), name)
-        };
+        let complaint =
+            |key: &ForeignKey| complaint(&relation.name(), &constraint_name(key.query.constraint).unwrap_or_default());
         self.list.iter().map(complaint).collect()
     }
 

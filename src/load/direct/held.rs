@@ -32,6 +32,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use crate::error::{Error, Result};
 use crate::server::compat;
 use crate::server::relation::{KeptRelation, Relation};
+use crate::server::role::replication_role;
+use crate::server::statement::current_command;
 
 /// The relations of a load, held open.
 #[derive(Debug)]
@@ -61,10 +63,7 @@ struct Now {
 impl Now {
     /// Guarded.
     fn new() -> Now {
-        // SAFETY: reads a setting and a counter of this process; a guarded call.
-        let (replication_role, command) =
-            unsafe { (pg_sys::SessionReplicationRole, pg_sys::GetCurrentCommandId(false)) };
-        Now { command, replication_role }
+        Now { command: current_command(false), replication_role: replication_role() }
     }
 }
 

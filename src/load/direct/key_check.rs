@@ -21,7 +21,7 @@ pub mod decide;
 mod exclusion;
 mod offer;
 
-use pgrx::{PgList, PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use self::exclusion::Exclusion;
 use self::offer::Offer;
@@ -122,19 +122,12 @@ impl KeyCheck {
     ) -> KeyCheck {
         let mut referenced: Vec<(usize, Vec<i16>)> = Vec::new();
         for relation in relations {
-            // SAFETY: a guarded call on an open relation, and lists with `nkeys` elements.
-            unsafe {
-                let keys =
-                    PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation.as_ptr()));
-                for key in keys.iter_ptr() {
-                    let Some(parent) = relations.iter().position(|other| other.oid() == (*key).confrelid) else {
-                        continue;
-                    };
-                    let count = usize::try_from((*key).nkeys).unwrap_or(0);
-                    let offer = (parent, (&(*key).confkey)[..].iter().take(count).copied().collect());
-                    if !referenced.contains(&offer) {
-                        referenced.push(offer);
-                    }
+            for key in relation.foreign_keys() {
+                let Some(parent) = relations.iter().position(|other| other.oid() == key.confrelid) else { continue };
+                let count = usize::try_from(key.nkeys).unwrap_or(0);
+                let offer = (parent, key.confkey.into_iter().take(count).collect());
+                if !referenced.contains(&offer) {
+                    referenced.push(offer);
                 }
             }
         }

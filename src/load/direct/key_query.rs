@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::{PgList, pg_sys};
+use pgrx::pg_sys;
 
 use crate::error::Result;
 use crate::guc;
@@ -67,8 +67,7 @@ impl KeyQuery {
         // SAFETY: guarded calls on an open relation. The relation's list of keys is read before anything can change it, and
         // its arrays have `nkeys` elements. Strings of the server are NUL-terminated.
         unsafe {
-            let known = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(pg_sys::RelationGetFKeyList(relation.as_ptr()));
-            let key = **known.iter_ptr().find(|&key| (*key).conoid == constraint).as_ref()?;
+            let key = relation.foreign_keys().into_iter().find(|key| key.conoid == constraint)?;
             let full = is_full(key.conoid)?;
             let open = OpenRelation::open(key.confrelid, lock);
             let parent = open.get();
@@ -216,8 +215,7 @@ impl Receiver<'_> {
 
 /// The operator that sorts values of a type; invalid if it has none. Guarded.
 pub fn sort_operator(type_oid: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a guarded call; entries live as long as the process.
-    unsafe { (*pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_LT_OPR.cast_signed())).lt_opr }
+    lookup::type_entry(type_oid, pg_sys::TYPECACHE_LT_OPR).lt_opr
 }
 
 /// Is a foreign key MATCH FULL? `None` for an unknown kind. Guarded.

@@ -43,10 +43,10 @@ use crate::load::options::IndexesOption;
 use crate::load::report::Why;
 use crate::server::background::pause;
 use crate::server::compat;
-use crate::server::lock::{lock_relation, try_lock_relation};
+use crate::server::lock::{lock_relation, try_lock_relation, unlock_relation};
 use crate::server::owner::{along_safe_path, may_run};
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::role::current_user;
+use crate::server::role::privileges;
 use crate::server::statement::next_command;
 
 /// A new file and its catalog entry take as long as inserting some thousand keys.
@@ -72,8 +72,7 @@ pub fn may_merge(relation: Relation<'_>, traits: Traits) -> bool {
 }
 
 fn do_writers_wait(relation: Relation<'_>) -> bool {
-    // SAFETY: a guarded call on an open relation.
-    unsafe { pg_sys::CheckRelationLockedByMe(relation.as_ptr(), pg_sys::ShareRowExclusiveLock.cast_signed(), true) }
+    relation.has_lock(pg_sys::ShareRowExclusiveLock, true)
 }
 
 /// Chooses the indexes of a relation that get new files.
@@ -331,11 +330,7 @@ fn indexes_of(relid: pg_sys::Oid, found: &mut Vec<pg_sys::Oid>) -> bool {
 fn lock_all(relids: &[pg_sys::Oid]) -> bool {
     for (i, &relid) in relids.iter().enumerate() {
         if !try_lock_relation(relid, EXCLUSIVE) {
-            // SAFETY: guarded calls; locks that were taken here.
-            relids
-                .iter()
-                .take(i)
-                .for_each(|&taken| unsafe { pg_sys::UnlockRelationOid(taken, EXCLUSIVE.cast_signed()) });
+            relids.iter().take(i).for_each(|&taken| unlock_relation(taken, EXCLUSIVE));
             return false;
         }
     }
@@ -344,14 +339,10 @@ fn lock_all(relids: &[pg_sys::Oid]) -> bool {
 
 /// Is the table empty, and not in use elsewhere in this session (CheckTableNotInUse, tablecmds.c)?
 fn is_unused(relation: Relation<'_>, references: i32) -> bool {
-    // SAFETY: a guarded call.
-    let is_pending = || unsafe { pg_sys::AfterTriggerPendingOnRel(relation.oid()) };
-    relation.pages() == 0 && relation.references() == references && !is_pending()
+    relation.pages() == 0 && relation.references() == references && !relation.has_queued_triggers()
 }
 
 /// May the current user truncate the table? Guarded.
 fn may_truncate(relid: pg_sys::Oid) -> bool {
-    let right = pg_sys::ACL_TRUNCATE as pg_sys::AclMode;
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::pg_class_aclcheck(relid, current_user(), right) == pg_sys::AclResult::ACLCHECK_OK }
+    privileges(relid, pg_sys::ACL_TRUNCATE) == pg_sys::AclResult::ACLCHECK_OK
 }

@@ -25,7 +25,7 @@ use crate::server::original::{Caught, catch, gettext};
 use crate::server::owner::along_safe_path;
 use crate::server::points::{point, point_plain};
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::role::current_user;
+use crate::server::role::{column_privileges, current_user, has_policies, privileges};
 use crate::server::statement::next_command;
 use crate::server::team::Team;
 use crate::server::unguarded::guarded;
@@ -136,23 +136,14 @@ impl Rebuild {
 /// May the user see a key that is not unique? The check of BuildIndexValueDescription (genam.c), which during a build
 /// checks the table's owner instead. Guarded.
 fn may_see_keys(relation: Relation<'_>, index: pg_sys::Oid) -> bool {
-    let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+    const OK: pg_sys::AclResult::Type = pg_sys::AclResult::ACLCHECK_OK;
     let table = relation.oid();
-    let user = current_user();
-    // SAFETY: guarded calls that look into the catalogs.
-    let (policies, rights) = unsafe {
-        (pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true), pg_sys::pg_class_aclcheck(table, user, select))
-    };
-    let is_hidden = policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED.cast_signed();
-    let sees_table = rights == pg_sys::AclResult::ACLCHECK_OK;
-    let sees = |attnum: i16| {
-        // SAFETY: a guarded call that looks into the catalogs.
-        let right = || unsafe { pg_sys::pg_attribute_aclcheck(table, attnum, user, select) };
-        // An expression has no right of its own.
-        attnum != 0 && right() == pg_sys::AclResult::ACLCHECK_OK
-    };
+    let right = |attnum| column_privileges(table, attnum, current_user(), pg_sys::ACL_SELECT.into());
+    // An expression has no right of its own.
+    let sees = |attnum: i16| attnum != 0 && right(attnum) == OK;
+    let sees_table = || privileges(table, pg_sys::ACL_SELECT) == OK;
     let index = || OpenRelation::open(index, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
-    !is_hidden && (sees_table || index().get().key_columns().into_iter().all(sees))
+    !has_policies(table) && (sees_table() || index().get().key_columns().into_iter().all(sees))
 }
 
 /// The text before and after the `%s` of a server message, in its language.

@@ -45,6 +45,7 @@ use crate::server::relation::{KeptRelation, Relation};
 use crate::server::sent::Sent;
 use crate::server::sequence::Sequence;
 use crate::server::shared_files::SharedFiles;
+use crate::server::statement::assigned_transaction_id;
 use crate::server::team::{Exclusive, Worker};
 use crate::server::unguarded::{self, guarded};
 
@@ -227,8 +228,8 @@ fn attach(team: Worker<LoadTask>) -> Result<State> {
         sorts,
         participant: spec.keys.earlier_workers + team.number,
     };
-    // SAFETY: a parallel worker has its leader's transaction id.
-    let xmin = unsafe { pg_sys::GetCurrentTransactionIdIfAny() }.into_inner();
+    // A parallel worker has its leader's transaction id.
+    let xmin = assigned_transaction_id().into_inner();
     let joined = join.as_ref().map(Join::joined);
     let projection = Recipe::projection(nodes, joined, &options, &mapping, &executor, rows.columns());
     let by_file = ByFile::new(team.slice(task.by_file).into());

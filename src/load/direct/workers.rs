@@ -20,10 +20,17 @@ use crate::load::report::Counts;
 use crate::rows::chunks::Chunks;
 use crate::rows::file_chunks::{FileChunks, FileState, Listed};
 use crate::rows::soft::OnError;
+use crate::server::call::calls;
+use crate::server::database::max_parallel_workers;
 use crate::server::points::point;
 use crate::server::sent::Sent;
 use crate::server::shared_files::SharedFiles;
 use crate::server::team::{Exclusive, Image, SharedRef, Team};
+
+// SAFETY: initializes the struct.
+calls! {
+    fn measure(figures: &mut pg_sys::Instrumentation, options: i32) = InstrInit(figures, options);
+}
 
 impl Leader {
     /// Starts workers on the records after the first one.
@@ -65,8 +72,7 @@ impl Leader {
         // Only figures that are asked for are added up.
         let options = self.spec.join.as_ref().map_or(0, |join| join.instrument);
         let mut figure = pg_sys::Instrumentation::default();
-        // SAFETY: a guarded call that initializes a struct.
-        unsafe { pg_sys::InstrInit(&raw mut figure, options) };
+        measure(&mut figure, options);
         let mut image = Image::new();
         let spec = image.array(spec);
         let sequences = image.array(self.process.writer.recipe.defaults.sequences());
@@ -81,8 +87,7 @@ impl Leader {
             }
             let mut ring = Descriptor::NONE;
             if is_compressed {
-                // SAFETY: reads a setting.
-                let most = usize::try_from(unsafe { pg_sys::max_parallel_workers }).unwrap_or(0);
+                let most = usize::try_from(max_parallel_workers()).unwrap_or(0);
                 let processes = workers.min(most) + 1;
                 let chunk_len = ring::fitting(processes, usize::try_from(grid.len).unwrap_or(0));
                 grid.len = chunk_len as u64;

@@ -11,7 +11,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use super::spool::{self, About, Spool};
 use super::{Complaint, Reject};
 use crate::error::{Error, Result};
-use crate::server::lookup::{now, relation_named};
+use crate::server::lookup::{now, relation_named, sql_state};
 use crate::server::own_table::Columns;
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::role::as_role;
@@ -127,8 +127,7 @@ pub fn values(reject: &Reject, now: pg_sys::TimestampTz) -> [SqlValue<'_>; 10] {
     let Complaint { code, message, column, field, constraint } = &reject.complaint;
     let raw = text(&reject.raw);
     let bytes = reject.raw.as_deref().filter(|_| raw.is_null());
-    // SAFETY: returns a string of five characters in a static buffer.
-    let state = unsafe { CStr::from_ptr(pg_sys::unpack_sql_state(*code)) }.to_owned();
+    let state = sql_state(*code).unwrap_or_default();
     [
         SqlValue::count(reject.line),
         reject.offset.map_or_else(|| SqlValue::null(pg_sys::INT8OID), SqlValue::count),

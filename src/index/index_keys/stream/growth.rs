@@ -21,6 +21,7 @@ use super::super::build::options;
 use super::{Room, Stream};
 use crate::error::{Error, Result};
 use crate::index::leaf::{IndexEnd, MOST_PAGES};
+use crate::server::database::shared_buffers;
 use crate::server::relation::Relation;
 
 /// Fewer leaves are not worth the effort: the last one would be half empty too often.
@@ -66,8 +67,7 @@ pub(super) fn grow<W: Word>(
     let mut options = options(index);
     options.deduplicate &= end.may_deduplicate;
     let (size, border) = (longest_tuple(&keys.shape) + LINE_POINTER, border_size(&keys.shape) + LINE_POINTER);
-    // SAFETY: a variable of this process.
-    let buffers = usize::try_from(unsafe { pg_sys::NBuffers }).unwrap_or(0);
+    let buffers = usize::try_from(shared_buffers()).unwrap_or(0);
     let pages = (end.parent_room / border).min(buffers / BUFFERS_PER_PAGE).min(MOST_PAGES);
     if pages < FEWEST_PAGES {
         return Ok(false);

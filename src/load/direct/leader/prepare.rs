@@ -40,9 +40,11 @@ use crate::rows::hazard::Hazards;
 use crate::rows::row::Rows;
 use crate::rows::soft::{OnError, Verbosity};
 use crate::server::compat;
+use crate::server::database::max_parallel_maintenance_workers;
 use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
 use crate::server::relation::{KeptRelation, Relation};
+use crate::server::statement::{current_command, next_command, transaction_id};
 
 impl Leader {
     pub fn new(load: &mut Load, executor: Executor) -> Result<Leader> {
@@ -54,20 +56,14 @@ impl Leader {
         rows.stream_mut().mark_splits(FileChunks::is_large);
         let more = std::mem::take(&mut load.more);
         let is_dry = load.request.is_dry();
-        // SAFETY: guarded calls.
-        let (xmin, command) = unsafe {
-            // A dry run writes nothing and needs no transaction id.
-            let xmin = if is_dry { pg_sys::InvalidTransactionId } else { pg_sys::GetCurrentTransactionId() };
-            let command = pg_sys::GetCurrentCommandId(!is_dry);
-            if !is_dry {
-                // Only this load has the command id, so xmin and command id identify its rows. Functions that are not
-                // volatile get no command id of their own, and may call code that writes to the table, such as another
-                // load.
-                pg_sys::CommandCounterIncrement();
-            }
-            (xmin.into_inner(), command)
-        };
-        let stamp = Stamp { xmin, cid: command, frozen: options.table.freeze };
+        // A dry run writes nothing and needs no transaction id.
+        let xmin = if is_dry { pg_sys::InvalidTransactionId } else { transaction_id() };
+        let stamp = Stamp { xmin: xmin.into_inner(), cid: current_command(!is_dry), frozen: options.table.freeze };
+        if !is_dry {
+            // Only this load has the command id, so xmin and command id identify its rows. Functions that are not volatile
+            // get no command id of their own, and may call code that writes to the table, such as another load.
+            next_command();
+        }
         let relations = leaves::lock_leaves(target);
         executor.pin_partitions();
         let leaves: Vec<Relation<'_>> = relations.iter().map(KeptRelation::get).collect();
@@ -154,7 +150,7 @@ impl Leader {
         let sort_memory = memory.min(enough_to_sort(size, at_a_time + 1));
         let spec = Spec {
             relation: target.oid(),
-            command,
+            command: stamp.cid,
             frozen: options.table.freeze,
             is_dry,
             traces: traces != Traces::Nothing,
@@ -337,8 +333,7 @@ pub fn workers_for(option: Option<usize>, size: u64) -> usize {
     let asked = option.or_else(guc::workers);
     let workers = asked.unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // SAFETY: reads a setting.
-        let setting = usize::try_from(unsafe { pg_sys::max_parallel_maintenance_workers }).unwrap_or(0);
+        let setting = usize::try_from(max_parallel_maintenance_workers()).unwrap_or(0);
         // Starting a worker takes milliseconds.
         let worth = usize::try_from(size / (4 << 20)).unwrap_or(usize::MAX);
         setting.min(cores.saturating_sub(1)).min(worth)

@@ -25,6 +25,7 @@ use crate::server::relation::{KeptRelation, Relation};
 use crate::server::result_relation::ResultRelation;
 use crate::server::shared_files::SharedFiles;
 use crate::server::slot::Row;
+use crate::server::statement::current_command;
 
 /// The heaps of a process.
 #[derive(Debug)]
@@ -106,8 +107,7 @@ impl Heaps {
         let Some(&(_, traits)) = self.relations.get(index) else { return Ok(0) };
         // The executor has just copied the triggers. Only commands of functions can have added triggers since the load
         // began.
-        // SAFETY: a guarded call.
-        let has_changed = unsafe { pg_sys::GetCurrentCommandId(false) } > self.stamp.cid + 1;
+        let has_changed = current_command(false) > self.stamp.cid + 1;
         if let Some(obstacle) = has_changed.then(|| obstacle::of_late_leaf(relation)).flatten() {
             let name = relation.name_text();
             let message = format!("a function has changed partition \"{name}\" while rows were being loaded");

@@ -14,6 +14,7 @@ use crate::index::strategy::IndexStrategy;
 use crate::load::direct::indexes::Index;
 use crate::rows::hazard::Hazards;
 use crate::server::compat;
+use crate::server::lookup::average_width;
 use crate::server::relation::{OpenRelation, Relation};
 
 /// An index: its position in the relation's list, and its relative cost.
@@ -74,9 +75,7 @@ fn weight(method: pg_sys::Oid) -> Option<f64> {
 
 /// Width of a row's entry in an index, by the server's default estimates, in units of eight bytes. Guarded.
 fn width(index: Relation<'_>) -> f64 {
-    // SAFETY: a guarded call that looks into the catalogs.
-    let of =
-        |column: &pg_sys::FormData_pg_attribute| unsafe { pg_sys::get_typavgwidth(column.atttypid, column.atttypmod) };
+    let of = |column: &pg_sys::FormData_pg_attribute| average_width(column.atttypid, column.atttypmod);
     1.0 + f64::from(index.descriptor().attributes().map(of).sum::<i32>()) / 8.0
 }
 

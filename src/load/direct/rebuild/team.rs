@@ -33,6 +33,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::guc;
 use crate::index::index_keys::set_new_file;
 use crate::load::direct::indexes::Index;
+use crate::server::call::calls;
 use crate::server::compat;
 use crate::server::lock::lock_relation;
 use crate::server::memory_context::MemoryContext;
@@ -40,9 +41,10 @@ use crate::server::original::keeping_fields;
 use crate::server::owner::as_owner;
 use crate::server::points::point;
 use crate::server::relation::{OpenRelation, Relation};
-use crate::server::statement::next_command;
+use crate::server::role::set_option;
+use crate::server::statement::{nest_level, next_command};
 use crate::server::team::{Array, Image, Memory, Portions, Shareable, Task, Team, Worker};
-use crate::server::unguarded::{self as c, guard};
+use crate::server::unguarded::guard;
 use crate::server::usage::Cpu;
 
 /// The leader has all locks that are needed.
@@ -99,8 +101,7 @@ impl Rebuild {
             return Ok((Vec::new(), Cpu::default()));
         }
         let members = members(relation, list);
-        // SAFETY: reads a setting.
-        let memory = unsafe { pg_sys::maintenance_work_mem };
+        let memory = guc::maintenance_work_mem();
         let memory_each = |workers: usize| memory / i32::try_from(workers + 1).unwrap_or(i32::MAX);
         let mut wanted = workers.min(members.len().saturating_sub(1));
         while wanted > 0 && !is_small && memory_each(wanted) < LEAST_MEMORY {
@@ -156,8 +157,7 @@ impl Rebuild {
             if entries > 0.0 {
                 compat::set_index_statistics(index, index.pages(), entries);
             } else {
-                // SAFETY: a guarded call on an open relation.
-                unsafe { pg_sys::CacheInvalidateRelcache(index.as_ptr()) };
+                index.invalidate();
             }
         }
         if rows > 0.0 || relation.has_statistics() {
@@ -180,11 +180,8 @@ impl Rebuild {
 fn renew(relation: Relation<'_>, index: pg_sys::Oid) {
     let index = OpenRelation::open(index, pg_sys::AccessExclusiveLock);
     let index = index.get();
-    // SAFETY: guarded calls on an open index; the closure owns nothing.
-    unsafe {
-        pg_sys::CheckTableNotInUse(index.as_ptr(), c"REINDEX INDEX".as_ptr());
-        guard(|| c::TransferPredicateLocksToHeapRelation(index.as_ptr()));
-    }
+    index.check_unused(c"REINDEX INDEX");
+    index.move_predicate_locks();
     set_new_file(relation, index);
 }
 
@@ -212,10 +209,10 @@ fn set_pending(indexes: &[pg_sys::Oid]) {
     unsafe { pg_sys::RestoreReindexState(state.as_mut_ptr().cast()) };
 }
 
-/// Ends [`set_pending`]. Guarded.
-fn end_pending() {
-    // SAFETY: guarded calls.
-    unsafe { pg_sys::ResetReindexState(pg_sys::GetCurrentTransactionNestLevel()) };
+// SAFETY: clears the state, unless an outer transaction has set it.
+calls! {
+    /// Ends [`set_pending`]. Guarded.
+    fn end_pending() = ResetReindexState((nest_level()));
 }
 
 /// Builds one index after the other until none is left, as the table's owner. `builder`: 1 for the leader, more for
@@ -223,21 +220,10 @@ fn end_pending() {
 fn build_all(heap: Relation<'_>, memory: &Memory<RebuildTask>, builder: u32, divides: bool) {
     let task = memory.task();
     if divides {
-        // SAFETY: guarded calls; the setting is NUL-terminated, and is reset at the end of the caller's nest level.
-        unsafe {
-            guard(|| {
-                c::set_config_option(
-                    c"maintenance_work_mem".as_ptr(),
-                    task.memory.as_ptr().cast(),
-                    pg_sys::GucContext::PGC_USERSET,
-                    pg_sys::GucSource::PGC_S_SESSION,
-                    pg_sys::GucAction::GUC_ACTION_SAVE,
-                    true,
-                    0,
-                    false,
-                )
-            });
-        }
+        let memory = CStr::from_bytes_until_nul(&task.memory).unwrap_or_default();
+        let (context, action) = (pg_sys::GucContext::PGC_USERSET, pg_sys::GucAction::GUC_ACTION_SAVE);
+        // The setting is reset at the end of the caller's nest level.
+        set_option(c"maintenance_work_mem", memory, context, action);
     }
     let builds = memory.slice(task.builds);
     while let Some(build) = task.portions.take().and_then(|number| builds.get(number)) {
