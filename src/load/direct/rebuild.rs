@@ -138,7 +138,7 @@ impl Rebuild {
 fn may_see_keys(relation: Relation<'_>, index: pg_sys::Oid) -> bool {
     const OK: pg_sys::AclResult::Type = pg_sys::AclResult::ACLCHECK_OK;
     let table = relation.oid();
-    let right = |attnum| column_privileges(table, attnum, current_user(), pg_sys::ACL_SELECT.into());
+    let right = |attnum| column_privileges(table, attnum, current_user(), pg_sys::ACL_SELECT as pg_sys::AclMode);
     // An expression has no right of its own.
     let sees = |attnum: i16| attnum != 0 && right(attnum) == OK;
     let sees_table = || privileges(table, pg_sys::ACL_SELECT) == OK;
