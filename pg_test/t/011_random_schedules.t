@@ -163,7 +163,9 @@ note 'valid indexes, and others that were dropped: ', $node->safe_psql('postgres
 healthy($node, 'after all of it');
 my %complete = map { $_ => 1 } entries_complete($node, 'after all of it');
 note 'looked at: ', join ', ', sort keys %complete;
-is(join(', ', grep { !$complete{$_} } 'keyed_hash', 'plain_gin', 'parts_0_id_idx', 'parts_1_id_idx'), '', '... among them those that are there all the time');
+# An index without entries is not looked at.
+my %sought = (keyed_hash => 'keyed', plain_gin => 'plain', map { ("parts_${_}_id_idx" => "parts_$_ WHERE length(word) > 7") } 0, 1);
+is(join(', ', grep { !$complete{$_} && $node->safe_psql('postgres', "SELECT count(*) FROM $sought{$_}") > 0 } sort keys %sought), '', '... among them those that are there all the time');
 my $visibility = "SELECT c.oid::regclass, t_ctid FROM pg_class c, LATERAL (SELECT t_ctid FROM pg_check_visible(c.oid) UNION ALL SELECT t_ctid FROM pg_check_frozen(c.oid)) v WHERE relkind IN ('r', 't', 'm') AND relpersistence = 'p' AND relnamespace <> 'pg_catalog'::regnamespace";
 is($node->safe_psql('postgres', $visibility), '', 'the visibility map is right');
 not_ahead($node, 'after all of it');

@@ -203,10 +203,10 @@ impl ResultRows<'_> {
         unsafe { TupleDesc::from_raw((*self.0).setDesc) }
     }
 
-    /// Whether the rows have exactly these types.
+    /// Whether the rows have these types, or the first of them: the declaration may be of an older version of pg_bulk.
     fn check(&self, types: impl ExactSizeIterator<Item = pg_sys::Oid>) -> Result<()> {
         let attributes = self.descriptor().attributes();
-        if attributes.len() == types.len() && attributes.map(|attribute| attribute.atttypid).eq(types) {
+        if attributes.len() <= types.len() && attributes.zip(types).all(|(attribute, of)| attribute.atttypid == of) {
             return Ok(());
         }
         Err(Error::new(Code::ERRCODE_DATATYPE_MISMATCH, "the function does not return the rows that pg_bulk makes"))
@@ -218,7 +218,7 @@ impl ResultRows<'_> {
         let row = row.each_ref().map(SqlValue::datum);
         let mut nulls = row.map(|value| value.is_none());
         let mut values = row.map(|value| value.unwrap_or(pg_sys::Datum::from(0usize)));
-        // SAFETY: a guarded call; the values have the types of the set's attributes.
+        // SAFETY: a guarded call; there is a value of its type for each of the set's attributes.
         unsafe {
             let (set, descriptor) = ((*self.0).setResult, (*self.0).setDesc);
             pg_sys::tuplestore_putvalues(set, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
