@@ -32,7 +32,7 @@ impl Rows {
                 Advance::Record => return Ok(true),
                 Advance::Header => self.take_header()?,
                 Advance::End => {
-                    if self.stream.ended_early()? {
+                    if self.stream.ended_early() {
                         self.remark(Remark::EndMarker, 1);
                     }
                     match self.stream.next_file() {
