@@ -68,6 +68,22 @@ DO $$ BEGIN
 EXCEPTION WHEN feature_not_supported THEN
 	RAISE NOTICE '%', SQLERRM;
 END $$;
+-- A database without an encoding: names may have bytes that are no text in UTF-8. Messages replace these.
+\connect :back
+DROP DATABASE delimiter_encodings;
+CREATE DATABASE delimiter_encodings TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C';
+\connect delimiter_encodings
+CREATE EXTENSION pg_bulk;
+DO $$ BEGIN
+	EXECUTE format('CREATE TABLE %I (id int, a text, b text)', 'caf' || chr(233));
+	EXECUTE format('CREATE VIEW %I AS SELECT 1', 'caf' || chr(234));
+END $$;
+SELECT rows_loaded FROM bulk_load(:'euc', ('"caf' || chr(233) || '"')::regclass, '{"delimiter": "||", "format": "csv"}');
+DO $$ BEGIN
+	PERFORM bulk_load('/nowhere', ('"caf' || chr(234) || '"')::regclass);
+EXCEPTION WHEN wrong_object_type THEN
+	RAISE NOTICE '%', encode(convert_to(SQLERRM, 'SQL_ASCII'), 'escape');
+END $$;
 \connect :back
 DROP DATABASE delimiter_encodings;
 \set ECHO none

@@ -11,9 +11,14 @@ use pgrx::pg_sys;
 use super::unguarded as c;
 
 const UTF8: c_int = pg_sys::pg_enc::PG_UTF8 as c_int;
+const SQL_ASCII: c_int = pg_sys::pg_enc::PG_SQL_ASCII as c_int;
 
 /// Convert a string in the server's encoding to text. Guarded.
 pub fn from_server(string: &CStr) -> String {
+    // The names of such a database may have any bytes, for which the conversion would raise an error.
+    if server_encoding() == SQL_ASCII {
+        return string.to_string_lossy().into_owned();
+    }
     let len = c_int::try_from(string.to_bytes().len()).unwrap_or(0);
     // SAFETY: a guarded call that returns the string itself or a converted copy.
     unsafe { CStr::from_ptr(pg_sys::pg_server_to_any(string.as_ptr(), len, UTF8)) }.to_string_lossy().into_owned()
