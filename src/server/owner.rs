@@ -31,7 +31,7 @@ pub fn may_run(index: Relation<'_>) -> bool {
 /// error, the end of the (sub)transaction restores the search path. Guarded.
 pub fn along_safe_path<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
     let state = SessionState::note();
-    restrict_path(state, table);
+    restrict_path(&state, table);
     let done = work();
     state.restore();
     done
@@ -48,14 +48,14 @@ pub fn as_owner<T>(table: Relation<'_>, work: impl FnOnce() -> T) -> T {
     }
     let state = Restored(SessionState::note());
     state.0.switch_to(table.owner(), RESTRICTED);
-    restrict_path(state.0, table);
+    restrict_path(&state.0, table);
     work()
 }
 
-fn restrict_path(state: SessionState, table: Relation<'_>) {
-    let owner = table.owner();
+fn restrict_path(state: &SessionState, table: Relation<'_>) {
+    let (user, owner) = (state.user(), table.owner());
     // SAFETY: a guarded call, whose closure owns nothing; the state has begun a nest level.
-    unsafe { c::guard(|| compat::restrict_search_path(state.user, owner)) };
+    unsafe { c::guard(|| compat::restrict_search_path(user, owner)) };
 }
 
 /// Runs `body` like [`as_owner`], in a plain frame, so that its error keeps all fields.
@@ -67,7 +67,7 @@ pub unsafe fn as_owner_plainly(table: Relation<'_>, body: impl FnOnce()) {
     unsafe {
         let (state, owner) = (SessionState::note(), table.owner());
         state.switch_to(owner, RESTRICTED);
-        compat::restrict_search_path(state.user, owner);
+        compat::restrict_search_path(state.user(), owner);
         let error = attempt(body);
         state.restore();
         if !error.is_null() {

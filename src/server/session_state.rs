@@ -9,9 +9,9 @@ use pgrx::pg_sys;
 use super::unguarded as c;
 
 /// The state that AbortSubTransaction (xact.c) restores.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct SessionState {
-    pub user: pg_sys::Oid,
+    user: pg_sys::Oid,
     context: i32,
     level: i32,
 }
@@ -33,9 +33,14 @@ impl SessionState {
     }
 
     /// Become another user, with these flags beside those of the saved security context. Raises nothing.
-    pub fn switch_to(self, user: pg_sys::Oid, flags: u32) {
+    pub fn switch_to(&self, user: pg_sys::Oid, flags: u32) {
         // SAFETY: sets two variables of this process, and raises nothing.
         unsafe { c::SetUserIdAndSecContext(user, self.context | flags.cast_signed()) }
+    }
+
+    /// The user at that time.
+    pub const fn user(&self) -> pg_sys::Oid {
+        self.user
     }
 
     /// Keep settings that the code has changed: it has returned.
@@ -44,12 +49,12 @@ impl SessionState {
     }
 
     /// Restore the user and the settings: the code has ended, or an error has passed through it.
-    pub fn restore(self) {
+    pub fn restore(&self) {
         self.switch_to(self.user, 0);
         self.end_level(false);
     }
 
-    fn end_level(self, keeps_settings: bool) {
+    fn end_level(&self, keeps_settings: bool) {
         // SAFETY: `note` has begun the level; raises nothing.
         unsafe { c::AtEOXact_GUC(keeps_settings, self.level) }
     }

@@ -169,7 +169,7 @@ impl KeyQuery {
         }
         state.switch_to(parent.get().owner(), own);
         let result = query();
-        state.switch_to(state.user, 0);
+        state.switch_to(state.user(), 0);
         state.keep();
         Ok(result)
     }

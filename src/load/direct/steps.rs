@@ -66,7 +66,7 @@ pub unsafe fn load(load: *mut Load) {
                     (*leader).finish(&mut finalization, &mut (*load).measures.counts).or_raise();
                 });
             });
-            if error.is_null() { error } else { fail(leader.as_mut(), error, &raw mut original, state) }
+            if error.is_null() { error } else { fail(leader.as_mut(), error, &raw mut original, &state) }
         });
         if !error.is_null() {
             unguarded::ReThrowError(error);

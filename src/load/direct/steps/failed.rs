@@ -53,7 +53,7 @@ pub(super) unsafe fn fail(
     leader: Option<&mut Leader>,
     mut error: *mut pg_sys::ErrorData,
     original: *mut Original,
-    state: SessionState,
+    state: &SessionState,
 ) -> *mut pg_sys::ErrorData {
     // SAFETY: each error was caught, and the original was pushed; steps of the leader are guarded; nothing in this frame
     // has a destructor.
