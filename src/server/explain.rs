@@ -63,14 +63,14 @@ impl<'a> Explain<'a> {
 
     /// The OID of the relation with this range table index, from 1, and the name that EXPLAIN has for it. Guarded.
     pub fn relation(self, index: i32) -> Option<(pg_sys::Oid, &'a CStr)> {
-        let state = self.get();
+        let (table, names) = (self.get().rtable, self.get().rtable_names);
         // SAFETY: guarded calls on two lists of the same length, of entries and of names. An entry has a name in the query.
         unsafe {
-            if index < 1 || state.rtable.as_ref().is_none_or(|table| index > table.length) {
+            if index < 1 || table.as_ref().is_none_or(|table| index > table.length) {
                 return None;
             }
-            let entry = pg_sys::list_nth(state.rtable, index - 1).cast::<pg_sys::RangeTblEntry>();
-            let mut alias = pg_sys::list_nth(state.rtable_names, index - 1).cast::<c_char>().cast_const();
+            let entry = pg_sys::list_nth(table, index - 1).cast::<pg_sys::RangeTblEntry>();
+            let mut alias = pg_sys::list_nth(names, index - 1).cast::<c_char>().cast_const();
             if alias.is_null() {
                 alias = (*(*entry).eref).aliasname;
             }

@@ -22,6 +22,7 @@ calls! {
     pub(super) fn handle_of(segment: Segment) -> pg_sys::dsm_handle = dsm_segment_handle(segment);
     /// The segment's memory.
     pub(super) fn address_of(segment: Segment) -> *mut c_void = dsm_segment_address(segment);
+    fn length_of(segment: Segment) -> usize = dsm_segment_map_length(segment);
     /// Keeps this process attached until it exits.
     fn pin(segment: Segment) = dsm_pin_mapping(segment);
 }
@@ -72,12 +73,13 @@ impl SharedWords {
         Some(SharedWords { segment, count })
     }
 
-    /// Attach to the `count` words of another process. None if the segment is gone. Guarded.
+    /// Attach to the `count` words of another process. None if the segment is gone, or has fewer words. Guarded.
     pub fn attach(handle: u32, count: usize) -> Option<SharedWords> {
         if handle == compat::NO_SEGMENT {
             return None;
         }
-        Some(SharedWords { segment: Request { size: 0, handle: Some(handle) }.segment()?, count })
+        let segment = Request { size: 0, handle: Some(handle) }.segment()?;
+        (length_of(segment) / size_of::<AtomicU64>() >= count).then_some(SharedWords { segment, count })
     }
 
     /// The handle that another process needs to attach; never 0.

@@ -29,6 +29,7 @@ use pgrx::pg_sys;
 
 use super::build_id::{build_id, check_build};
 use super::call::calls;
+use super::database::process_number;
 use super::handle::Handle;
 use super::usage::{Cpu, WorkerUsage};
 use crate::error::{OrRaise, Result, out_of_memory};
@@ -312,7 +313,8 @@ impl<T: Task> Team<T> {
         // aligned for any type; no other process reads them yet.
         unsafe {
             pg_sys::EnterParallelMode();
-            let workers = i32::try_from(workers).unwrap_or(0);
+            // A worker starts no workers.
+            let workers = if process_number() == 0 { i32::try_from(workers).unwrap_or(0) } else { 0 };
             let context = pg_sys::CreateParallelContext(c"$libdir/pg_bulk".as_ptr(), T::WORKER.as_ptr(), workers);
             // shm_toc_estimate_chunk and shm_toc_estimate_keys (shm_toc.h)
             for (_, len) in objects {
@@ -447,6 +449,7 @@ impl<T: Task> Worker<T> {
 
     /// Attach to this worker's queue, to send to the leader. Guarded.
     pub fn queue(&self) -> Sender {
+        const { assert!(T::QUEUE > 0) };
         // SAFETY: guarded calls; the leader has made a queue for each worker.
         unsafe {
             let queues = pg_sys::shm_toc_lookup(self.toc, KEY_QUEUES, false).cast::<u8>();
