@@ -148,7 +148,7 @@ fn aggregates(
     let mut calls = Vec::new();
     for node in output.targets().node()?.variables(include).iter() {
         let node = node.as_a::<pg_sys::Aggref>()?;
-        if !nodes.iter().any(|known| known.is_equal(node)) {
+        if !nodes.iter().any(|known| known.is_equal(node.node())) {
             calls.push(aggregate(node, relation, partial)?);
             nodes.push(node);
         }

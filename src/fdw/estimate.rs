@@ -8,12 +8,12 @@
 use std::rc::Rc;
 
 use pg_bulk_text::reader::Event;
-use pgrx::pg_sys;
 
 use super::options::TableOptions;
 use crate::error::Result;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
+use crate::server::call::variables;
 
 /// Bytes of each sample.
 const SAMPLE: usize = 64 * 1024;
@@ -166,16 +166,17 @@ fn line_ends(bytes: &[u8]) -> f64 {
     memchr::memchr_iter(b'\n', bytes).count().max(1) as f64
 }
 
-/// The costs of a row, of an operator and of a page that is read in order.
-pub fn costs() -> [f64; 3] {
-    // SAFETY: settings.
-    unsafe { [pg_sys::cpu_tuple_cost, pg_sys::cpu_operator_cost, pg_sys::seq_page_cost] }
+variables! {
+    fn row_cost() -> f64 = cpu_tuple_cost;
+    fn operator_cost() -> f64 = cpu_operator_cost;
+    fn page_cost() -> f64 = seq_page_cost;
+    /// Does the leader of a parallel query read, too?
+    pub fn leads() -> bool = parallel_leader_participation;
 }
 
-/// Does the leader of a parallel query read, too?
-pub fn leads() -> bool {
-    // SAFETY: reads a setting.
-    unsafe { pg_sys::parallel_leader_participation }
+/// The costs of a row, of an operator and of a page that is read in order.
+pub fn costs() -> [f64; 3] {
+    [row_cost(), operator_cost(), page_cost()]
 }
 
 /// The divisor of rows (`get_parallel_divisor`): the leader takes part, but less the more workers it serves.

@@ -27,16 +27,12 @@ fn list(names: &[CString]) -> String {
 
 /// Labels a scan that returns aggregates as postgres_fdw does, since core does not name its table. Guarded.
 fn explain_aggregate(partial: bool, relid: pg_sys::Oid, alias: &CStr, explain: Explain<'_>) {
-    // SAFETY: guarded catalog lookups, which return the names of a relation that is locked.
-    let [schema, name] = unsafe {
-        let schema = pg_sys::get_namespace_name_or_temp(pg_sys::get_rel_namespace(relid));
-        [schema, pg_sys::get_rel_name(relid)].map(|name| CStr::from_ptr(name))
-    };
-    let mut table = quoted(name);
+    let name = lookup::relation_name(relid).unwrap_or_default();
+    let mut table = quoted(&name);
     if explain.is_verbose() {
-        table = format!("{}.{table}", quoted(schema));
+        table = format!("{}.{table}", quoted(&lookup::shown_schema_name(lookup::schema_of(relid))));
     }
-    if alias != name {
+    if alias != name.as_c_str() {
         table = format!("{table} {}", quoted(alias));
     }
     let what = if partial { "Partial Aggregate" } else { "Aggregate" };

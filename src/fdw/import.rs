@@ -20,6 +20,7 @@ use crate::input::encoding::{Encodings, invalid_in_server_encoding, shown};
 use crate::input::source::Location;
 use crate::program::copy_question;
 use crate::rows::sniff::{self, Request, identifier, table_name};
+use crate::server::call::calls;
 use crate::server::node::Node;
 use crate::server::option_value::{Caller, OptionValue, stored};
 use crate::server::role::current_user;
@@ -37,6 +38,12 @@ pub fn import(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_s
         list.push(unsafe { pg_sys::pstrdup(command.as_ptr()) });
     }
     Ok(list.into_pg())
+}
+
+// SAFETY: a string, and the statement.
+calls! {
+    fn is_wanted(table: &CStr, statement: Node<'_, pg_sys::ImportForeignSchemaStmt>) -> bool
+        = IsImportableForeignTable(table, statement);
 }
 
 fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys::Oid) -> Result<Vec<Vec<u8>>> {
@@ -62,8 +69,7 @@ fn commands(statement: Node<'_, pg_sys::ImportForeignSchemaStmt>, server: pg_sys
     for file in files {
         let table = table_name(file.name(), false);
         let name = CString::new(table.as_slice()).unwrap_or_default();
-        // SAFETY: a guarded call with a string and the statement.
-        if !unsafe { pg_sys::IsImportableForeignTable(name.as_ptr(), statement.as_ptr()) } {
+        if !is_wanted(&name, statement) {
             continue;
         }
         // The option's value would not be valid text.

@@ -17,7 +17,7 @@ use crate::rows::soft::OnError;
 use crate::server::column_set::ColumnSet;
 use crate::server::lookup::parallel_label;
 use crate::server::node::{Node, NodeList};
-use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner, Processes, conditions};
+use crate::server::planner::{Estimate, PathOrder, PlannedRelation, Planner, Processes, clamped_rows, conditions};
 use crate::server::relation::OpenRelation;
 
 /// GetForeignRelSize.
@@ -80,11 +80,9 @@ pub fn paths(root: Planner<'_>, rel: PlannedRelation<'_>, relid: pg_sys::Oid) ->
             // As cost_seqscan: the rows are divided; reading the file is not.
             let divisor = divisor(workers);
             let total = dearer(read + per_tuple * known.tuples / divisor, per_row * known.rows / divisor);
-            // SAFETY: a guarded call, which only computes; this function looks at no path.
-            unsafe {
-                let rows = pg_sys::clamp_row_est(known.rows / divisor);
-                rel.add_scan(root, Estimate { rows, startup, total }, order, Processes::Workers(workers));
-            }
+            let cost = Estimate { rows: clamped_rows(known.rows / divisor), startup, total };
+            // SAFETY: this function looks at no path.
+            unsafe { rel.add_scan(root, cost, order, Processes::Workers(workers)) };
         }
     };
     add(PathOrder::NONE, 0.0);

@@ -1,8 +1,11 @@
 //! The data that a plan carries to its scan, as lists that can be copied, cached and sent to a worker.
 
+use std::ptr::null_mut;
+
 use pgrx::pg_sys;
 
 use super::order::Ordered;
+use crate::server::call::calls;
 use crate::server::node::{Node, NodeList};
 
 /// Columns that a scan converts, by attribute number: those that the quals read, and the others.
@@ -94,12 +97,21 @@ impl<'a> Private<'a> {
         tuple: NodeList<'_, pg_sys::TargetEntry>,
         outer_plan: Option<Node<'_, pg_sys::Plan>>,
     ) -> *mut pg_sys::ForeignScan {
-        let (none, outer) = (std::ptr::null_mut(), outer_plan.map_or(std::ptr::null_mut(), Node::as_ptr));
-        let (targets, conditions) = (targets.as_ptr(), conditions.as_ptr());
-        let (private, tuple) = (self.to_list().as_ptr(), tuple.as_ptr());
-        // SAFETY: a guarded call with lists of nodes.
-        unsafe { pg_sys::make_foreignscan(targets, conditions, index, none, private, tuple, none, outer) }
+        scan(targets, conditions, index, self.to_list(), tuple, outer_plan).as_ptr()
     }
+}
+
+// SAFETY: lists of nodes, and a plan or null.
+calls! {
+    fn scan<'a>(
+        targets: NodeList<'_>,
+        conditions: NodeList<'_>,
+        index: pg_sys::Index,
+        private: NodeList<'a>,
+        tuple: NodeList<'_, pg_sys::TargetEntry>,
+        outer: Option<Node<'_, pg_sys::Plan>>
+    ) -> Node<'a, pg_sys::ForeignScan>
+        = make_foreignscan(targets, conditions, index, (null_mut()), private, tuple, (null_mut()), outer);
 }
 
 /// The elements of a list of nodes; none for any other node.

@@ -36,6 +36,7 @@ use crate::server::option_value::{stored_in, text};
 use crate::server::relation::OpenRelation;
 use crate::server::role::current_user;
 use crate::server::server_text::from_server;
+use crate::server::statement::nest_level;
 
 /// A source option of a table, and the role that has set it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -133,8 +134,7 @@ pub fn check_pending() -> Result<()> {
     }
     // At the top level, no dead row comes back, and all live rows were checked.
     let mut remembered = HashSet::new();
-    // SAFETY: reads a variable of this process.
-    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } > 1 {
+    if nest_level() > 1 {
         remembered = CHECKED.with_borrow(|checked| checked.clone());
         remembered.extend(named);
         let options: HashSet<(String, Vec<u8>)> =
@@ -192,7 +192,7 @@ fn rows_of(
     wants: impl Fn(pg_sys::Oid, bool) -> bool,
 ) -> Vec<(pg_sys::Oid, Options)> {
     let mut found = Vec::new();
-    let relation = OpenRelation::open(catalog, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+    let relation = OpenRelation::open(catalog, pg_sys::AccessShareLock).releasing();
     let descriptor = relation.get().descriptor();
     let mut values = vec![pg_sys::Datum::from(0usize); descriptor.len()];
     let mut nulls = vec![true; descriptor.len()];

@@ -42,7 +42,7 @@ pub fn are_leaves(relation: Relation<'_>, known: &[pg_sys::Oid]) -> bool {
 pub fn may_complain(relation: Relation<'_>) -> bool {
     relation.has_indexes()
         && relation.indexes().into_iter().any(|oid| {
-            let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+            let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing();
             index.get().index().is_some_and(|form| form.is_unique || form.is_exclusion)
         })
 }

@@ -14,6 +14,7 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::server::attempt::error_of;
+use crate::server::call::calls;
 use crate::server::compat;
 use crate::server::server_text::{from_server, server_encoding, valid_up_to};
 use crate::server::unguarded;
@@ -101,13 +102,17 @@ pub fn is_found(string: &[u8]) -> bool {
 
 /// Returns the maximum length of a character of an encoding in bytes.
 fn longest(encoding: c_int) -> usize {
-    // SAFETY: a table lookup.
-    usize::try_from(unsafe { pg_sys::pg_encoding_max_length(encoding) }).unwrap_or(1)
+    usize::try_from(max_length(encoding)).unwrap_or(1)
+}
+
+// SAFETY: a table lookup, and one in the catalogs.
+calls! {
+    fn max_length(encoding: c_int) -> c_int = pg_encoding_max_length(encoding);
+    fn default_conversion(from: c_int, to: c_int) -> pg_sys::Oid = FindDefaultConversionProc(from, to);
 }
 
 fn name_of(encoding: c_int) -> String {
-    // SAFETY: the table lookup accepts every number; an unknown one has an empty name.
-    unsafe { CStr::from_ptr(compat::encoding_to_char(encoding)) }.to_string_lossy().into_owned()
+    compat::encoding_to_char(encoding).to_string_lossy().into_owned()
 }
 
 impl Encodings {
@@ -117,8 +122,7 @@ impl Encodings {
         if file == server || file == SQL_ASCII || server == SQL_ASCII {
             return Ok(Encodings { file, server, conversion: None, keeps_bom: false, by_part: false });
         }
-        // SAFETY: a guarded catalog lookup.
-        let conversion = unsafe { pg_sys::FindDefaultConversionProc(file, server) };
+        let conversion = default_conversion(file, server);
         if conversion == pg_sys::InvalidOid {
             let (from, to) = (name_of(file), name_of(server));
             let message = format!("default conversion function for encoding \"{from}\" to \"{to}\" does not exist");

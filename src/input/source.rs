@@ -21,7 +21,7 @@ mod open;
 mod read;
 mod supply;
 
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
@@ -40,6 +40,7 @@ use super::compression::Compression;
 use super::file_identity::changed;
 use super::ring::Ring;
 use crate::error::{Error, Result};
+use crate::server::call::calls;
 
 /// An open source.
 #[derive(Debug)]
@@ -59,6 +60,12 @@ pub struct Source {
     bytes_read: u64,
     /// The first bytes of its text that were read.
     first: Vec<u8>,
+}
+
+// SAFETY: plain arithmetic on the status of a process, and a string in the current memory context.
+calls! {
+    fn is_signal(status: i32, signal: i32) -> bool = wait_result_is_signal(status, signal);
+    fn words_of(status: i32) -> CString = wait_result_to_str(status);
 }
 
 impl Source {
@@ -345,15 +352,11 @@ impl Source {
             return Err(Error::file_access("could not close pipe to external command", &error));
         }
         // As in ClosePipeFromProgram (copyfrom.c).
-        // SAFETY: plain arithmetic on a wait status, and a string allocated in the current context.
-        unsafe {
-            if status == 0 || (!self.from.at_end.get() && pg_sys::wait_result_is_signal(status, libc::SIGPIPE)) {
-                return Ok(());
-            }
-            let words = CStr::from_ptr(pg_sys::wait_result_to_str(status)).to_string_lossy().into_owned();
-            let message = format!("program \"{}\" failed", self.name);
-            Err(Error::new(Code::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION, message).detail(words))
+        if status == 0 || (!self.from.at_end.get() && is_signal(status, libc::SIGPIPE)) {
+            return Ok(());
         }
+        let message = format!("program \"{}\" failed", self.name);
+        Err(Error::new(Code::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION, message).detail(words_of(status).to_string_lossy()))
     }
 
     fn close_quietly(&mut self) {

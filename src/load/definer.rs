@@ -32,7 +32,7 @@ use crate::server::compat;
 use crate::server::function::Call;
 use crate::server::lookup::{argument_types, function_name, function_named, function_schema};
 use crate::server::option_value::{Caller, OptionValue, invalid};
-use crate::server::role::{current_user, refuse, role_name};
+use crate::server::role::{current_user, role_name};
 use crate::server::server_text::from_server;
 use crate::server::session_state::user_of_session;
 
@@ -135,7 +135,7 @@ pub(super) fn executable(name: &CStr, types: &[pg_sys::Oid], schema: pg_sys::Oid
     }
     let answer = compat::may_execute(function);
     if answer != pg_sys::AclResult::ACLCHECK_OK {
-        refuse(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name);
+        compat::refuse(answer, pg_sys::ObjectType::OBJECT_FUNCTION, Some(name));
     }
     Ok(function)
 }

@@ -136,7 +136,7 @@ impl Candidate {
     /// Guarded.
     fn all(relation: Relation<'_>) -> Vec<Candidate> {
         let look = |oid| {
-            let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+            let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing();
             let form = index.get().index()?;
             let is_fit = form.is_immediate && form.is_valid && form.is_ready;
             let (is_unique, is_primary) = (form.is_unique, form.is_primary);

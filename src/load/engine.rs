@@ -251,7 +251,7 @@ impl Catalog {
 
     /// Columns, by name, of the row with these keys. None if there is no row, or a key's column is missing. Guarded.
     fn row<const N: usize>(&self, keys: &[(&CStr, LookupKey<'_>)], wanted: [&CStr; N]) -> Option<[ColumnValue; N]> {
-        let table = OpenRelation::find(self.oid, pg_sys::AccessShareLock)?.releasing(pg_sys::AccessShareLock);
+        let table = OpenRelation::find(self.oid, pg_sys::AccessShareLock)?.releasing();
         let descriptor = table.get().descriptor();
         let find = |name: &CStr| {
             let is_it = |one: &&pg_sys::FormData_pg_attribute| !one.attisdropped && name_of(one) == name;
@@ -308,7 +308,7 @@ impl LookupKey<'_> {
 /// A B-tree over exactly these columns. The columns are reordered to match it. Guarded.
 fn index_over(table: Relation<'_>, parts: &mut [(pg_sys::AttrNumber, LookupKey<'_>)]) -> Option<pg_sys::Oid> {
     table.indexes().into_iter().find(|&oid| {
-        let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+        let index = OpenRelation::open(oid, pg_sys::AccessShareLock).releasing();
         let index = index.get();
         let numbers = index.key_columns();
         let place = |attnum: pg_sys::AttrNumber| numbers.iter().position(|&number| number == attnum);

@@ -101,7 +101,7 @@ fn begin(relation: Relation<'static>, options: &LoadOptions) -> *mut ExpressionA
     let moved = mapping.fields.iter().copied().flatten().chain(mapping.others.iter().map(|(attnum, _)| *attnum));
     let target = |attnum: i16| {
         let column = variable(descriptor, usize::try_from(attnum - 1).ok()?)?;
-        Some(make::target(column, attnum, None))
+        Some(make::target(column.node(), attnum, None))
     };
     let targets = moved.filter_map(target).collect();
     let statements = options.columns.computed.iter().map(|(_, text)| statement(text)).collect();

@@ -17,6 +17,7 @@ use crate::program::copy_question::{self, Insertion};
 use crate::program::mapping::Mapping;
 use crate::server::call::calls;
 use crate::server::compat::{self, Rights};
+use crate::server::database::require_writes;
 use crate::server::lock::lock_relation;
 use crate::server::lookup::{qualified_name, relation_name};
 use crate::server::relation::{OpenRelation, Relation};
@@ -49,14 +50,13 @@ pub struct Target {
 /// Raises errors that forbid any load in this transaction. Guarded.
 pub fn check_transaction(function: &CStr) {
     not_in_recovery(function);
-    not_if_read_only(function);
+    require_writes(function);
     not_in_parallel_mode(function);
 }
 
 // SAFETY: look at the state of the transaction, and raise an error with the string.
 calls! {
     fn not_in_recovery(function: &CStr) = PreventCommandDuringRecovery(function);
-    fn not_if_read_only(function: &CStr) = PreventCommandIfReadOnly(function);
     fn not_in_parallel_mode(function: &CStr) = PreventCommandIfParallelMode(function);
 }
 

@@ -47,6 +47,7 @@ use crate::server::node::make::node;
 use crate::server::node::make::parsed;
 use crate::server::original::text;
 use crate::server::relation::{Relation, name_of};
+use crate::server::role::set_option;
 use crate::server::session_state::SessionState;
 use crate::server::unguarded as c;
 
@@ -342,19 +343,7 @@ fn log_at_once() {
     if setting(name).as_deref() != Some(c"on") || is_in_parallel_mode() {
         return;
     }
-    // SAFETY: a guarded call with strings.
-    unsafe {
-        pg_sys::set_config_option(
-            name.as_ptr(),
-            c"off".as_ptr(),
-            pg_sys::GucContext::PGC_SUSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_LOCAL,
-            true,
-            0,
-            false,
-        );
-    }
+    set_option(name, c"off", pg_sys::GucContext::PGC_SUSET, pg_sys::GucAction::GUC_ACTION_LOCAL);
 }
 
 /// Returns the outcome of a question and of the error that ended it; None if a hook has forbidden the COPY.

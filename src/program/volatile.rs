@@ -22,8 +22,8 @@ use crate::server::compat;
 use crate::server::expression::Expression;
 use crate::server::index_functions;
 use crate::server::lookup::{
-    CatalogRow, base_type, column_type, language_of, parallel_label, range_of, signature_of, type_entry, type_kind,
-    volatility,
+    CatalogRow, base_type, column_type, explicit_cast, language_of, operator_function, parallel_label, range_of,
+    signature_of, type_entry, type_kind, type_output, volatility,
 };
 use crate::server::node::{Node, NodeList};
 use crate::server::relation::{IndexForm, OpenRelation, Relation, attribute_name};
@@ -158,18 +158,12 @@ fn call_in_values(type_oid: pg_sys::Oid) -> Option<UserCall> {
     let entry = type_entry(type_oid, WANTED);
     let operators = [entry.eq_opr, entry.lt_opr, entry.gt_opr].into_iter();
     let (mut output, mut is_varlena, mut to_json) = (pg_sys::InvalidOid, false, pg_sys::InvalidOid);
-    // SAFETY: guarded catalog lookups.
-    unsafe {
-        pg_sys::getTypeOutputInfo(type_oid, &raw mut output, &raw mut is_varlena);
-        // to_json and its like print a value by its cast to json.
-        let explicit = pg_sys::CoercionContext::COERCION_EXPLICIT;
-        pg_sys::find_coercion_pathway(pg_sys::JSONOID, type_oid, explicit, &raw mut to_json);
-        let functions = [entry.cmp_proc, entry.hash_proc, entry.hash_extended_proc, output, to_json].into_iter();
-        let operators = operators.filter(|&operator| operator != pg_sys::InvalidOid);
-        inner.or_else(|| {
-            operators.map(|operator| pg_sys::get_opcode(operator)).chain(functions).find_map(unsafe_call_of)
-        })
-    }
+    type_output(type_oid, &mut output, &mut is_varlena);
+    // to_json and its like print a value by its cast to json.
+    explicit_cast(pg_sys::JSONOID, type_oid, &mut to_json);
+    let functions = [entry.cmp_proc, entry.hash_proc, entry.hash_extended_proc, output, to_json].into_iter();
+    let operators = operators.filter(|&operator| operator != pg_sys::InvalidOid);
+    inner.or_else(|| operators.map(operator_function).chain(functions).find_map(unsafe_call_of))
 }
 
 /// A call by the server's own functions in this node of an expression, for the types of values that it takes or makes.
@@ -223,7 +217,7 @@ pub fn of_computed(relation: Relation<'_>, found: &mut Vec<String>) {
     for index in relation.indexes() {
         // None if the index is gone since the list was made (DROP INDEX CONCURRENTLY).
         let Some(index) = OpenRelation::find(index, pg_sys::AccessShareLock) else { continue };
-        let index = index.releasing(pg_sys::AccessShareLock);
+        let index = index.releasing();
         if let Some(call) = call_in_index(index.get()) {
             found.push(format!("The index \"{}\" {call}.", index.get().name_text()));
         }

@@ -32,7 +32,7 @@ use super::{EXTENSION, Queue, force_settings};
 use crate::error::{Error, OrRaise, Result};
 use crate::load::{Load, settings};
 use crate::server::attempt::attempt_logged;
-use crate::server::background::{self, begin_transaction, in_transaction};
+use crate::server::background::{self, ActiveSnapshot, begin_transaction, in_transaction};
 use crate::server::lock::{Mode, ObjectLock, Until};
 use crate::server::lookup::{extension_named, now, relation_names};
 use crate::server::points::point;
@@ -51,6 +51,8 @@ pub struct Job {
     pub claimed: Claimed,
     /// The statement that runs the load, once it is known.
     pub statement: Option<Statement>,
+    /// That of the transaction of the load.
+    snapshot: Option<ActiveSnapshot>,
     pub load: *mut Load,
     /// The session's lock_timeout.
     lock_timeout: CString,
@@ -136,7 +138,16 @@ fn lock_and_claim(id: i64, lock_timeout: CString, began: pg_sys::TimestampTz, pr
     let [_, owner, table, ..] = background::numbers().map(pg_sys::Oid::from_u32);
     let (queue, claimed) = claim(id, owner, table)?;
     background::set(c"application_name", &name(id));
-    Some(Job { queue, claimed, statement: None, load: std::ptr::null_mut(), lock_timeout, began, process })
+    Some(Job {
+        queue,
+        claimed,
+        statement: None,
+        snapshot: None,
+        load: std::ptr::null_mut(),
+        lock_timeout,
+        began,
+        process,
+    })
 }
 
 fn name(id: i64) -> CString {
@@ -206,7 +217,7 @@ unsafe fn work(job: &mut Job) {
 fn begin_load(job: &mut Job) -> Result<()> {
     point!("job.begins");
     background::load_session_libraries();
-    begin_transaction();
+    job.snapshot = Some(begin_transaction());
     let statement = job.statement.insert(Statement::of(&job.claimed, job.queue.schema));
     background::report_activity(Some(statement.text.clone()));
     background::set_local(c"lock_timeout", &job.lock_timeout);
@@ -239,7 +250,7 @@ fn record_success(job: &mut Job, figures: &Figures) -> Result<()> {
     background::set_local(c"synchronous_commit", c"on");
     background::set_local(c"lock_timeout", c"0");
     job.queue.succeed(job.claimed.id, job.claimed.attempt, figures)?;
-    background::end_snapshot();
+    job.snapshot.take().into_iter().for_each(ActiveSnapshot::end);
     job.load = std::ptr::null_mut();
     Ok(())
 }

@@ -11,8 +11,7 @@ use pgrx::pg_sys;
 use crate::error::Result;
 use crate::server::compat;
 use crate::server::expression::Expression;
-use crate::server::lookup::input_function;
-use crate::server::node::Node;
+use crate::server::lookup::{column_default, input_function};
 use crate::server::option_value::invalid;
 use crate::server::relation::{Relation, name_of};
 
@@ -199,7 +198,5 @@ impl Column {
 /// Prepares the attribute's default for execution, as BeginCopyFrom does. Guarded.
 pub fn default_expression(relation: Relation<'_>, attribute: usize) -> Option<Expression> {
     let attnum = relation.descriptor().attribute(attribute)?.attnum;
-    // SAFETY: a guarded call on an open relation, which returns an expression or null.
-    let default = unsafe { Node::from_raw(pg_sys::build_column_default(relation.as_ptr(), attnum.into())) };
-    default.map(Expression::planned)
+    column_default(relation, attnum.into()).map(Expression::planned)
 }

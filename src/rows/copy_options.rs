@@ -28,7 +28,7 @@ use crate::input::files::FileList;
 use crate::input::source::{Location, Source};
 use crate::input::stream::{Header, Stream};
 use crate::server::compat::copy_words;
-use crate::server::lookup::relation_name;
+use crate::server::lookup::{column_number, is_generated, relation_name};
 use crate::server::option_value::{Caller, ColumnSet, HeaderOption, OptionValue, count, invalid, text, word};
 
 pub fn unsupported(message: &str) -> Error {
@@ -467,13 +467,9 @@ fn mark(
 
 /// Returns the attribute number of a column that can have a field, or the error of `CopyGetAttnums`. Guarded.
 pub fn attribute_number(relid: pg_sys::Oid, name: &CStr) -> Result<i16> {
-    // SAFETY: guarded catalog lookups with a string.
-    let (attnum, generated) = unsafe {
-        let attnum = pg_sys::get_attnum(relid, name.as_ptr());
-        (attnum, attnum > 0 && pg_sys::get_attgenerated(relid, attnum) != 0)
-    };
+    let attnum = column_number(relid, name);
     let name = name.to_string_lossy();
-    if generated {
+    if is_generated(relid, attnum) {
         let message = format!("column \"{name}\" is a generated column");
         return Err(Error::new(Code::ERRCODE_INVALID_COLUMN_REFERENCE, message)
             .detail("Generated columns cannot be used in COPY."));

@@ -4,6 +4,7 @@ use pgrx::pg_sys;
 
 use super::column::Column;
 use super::type_parts::{TypeParts, domain_checks};
+use crate::server::call::calls;
 use crate::server::compat;
 use crate::server::index_functions;
 use crate::server::lookup::{CatalogRow, column_options, type_kind};
@@ -16,6 +17,11 @@ const SAFE: i8 = b's' as i8;
 /// Checks expressions for parallel safety. Guarded.
 #[derive(Debug)]
 pub struct Hazards(Node<'static, pg_sys::PlannerInfo>);
+
+// SAFETY: reads the tree.
+calls! {
+    fn is_safe(root: Node<'_, pg_sys::PlannerInfo>, node: Node<'_>) -> bool = is_parallel_safe(root, node);
+}
 
 impl Hazards {
     pub fn new() -> Hazards {
@@ -38,8 +44,7 @@ impl Hazards {
 
     /// Whether an expression, or a list of them, is parallel safe. Guarded.
     pub fn is_safe(&self, node: Node<'_>) -> bool {
-        // SAFETY: a guarded call, which reads the tree.
-        unsafe { pg_sys::is_parallel_safe(self.0.as_ptr(), node.as_ptr()) }
+        is_safe(self.0, node)
     }
 
     /// Whether a function is parallel safe. Guarded.

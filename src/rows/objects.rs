@@ -20,7 +20,7 @@ use crate::error::{self, Error, Result, is_data_exception};
 use crate::input::encoding::Encodings;
 use crate::server::attempt::error_of;
 use crate::server::copy_errors;
-use crate::server::lookup::{CatalogRow, base_type};
+use crate::server::lookup::{CatalogRow, base_type, element_type};
 use crate::server::memory_context::MemoryContext;
 use crate::server::server_text::server_encoding;
 use crate::server::unguarded;
@@ -75,8 +75,7 @@ fn form_of(type_oid: pg_sys::Oid) -> Form {
     if is_json(type_oid) {
         return Form::Json;
     }
-    // SAFETY: a guarded catalog lookup.
-    let element = unsafe { pg_sys::get_element_type(base_type(type_oid)) };
+    let element = element_type(base_type(type_oid));
     CatalogRow::<pg_sys::FormData_pg_type>::find(element)
         .map_or(Form::Text, |row| Form::Array(Element { delimiter: row.typdelim as u8, json: is_json(element) }))
 }

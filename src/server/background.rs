@@ -17,6 +17,7 @@ use super::lock;
 use super::points::point;
 use super::role::set_option;
 use super::unguarded::{self as c, Opaque};
+use crate::error::Error;
 
 /// Bytes of data that a worker receives from the process that starts it, besides a number.
 const EXTRA: usize = 20;
@@ -137,6 +138,8 @@ impl Handle {
 
 variables! {
     fn own_pid() -> i32 = MyProcPid;
+    fn cancel_pending() -> i32 = QueryCancelPending;
+    fn reload_pending() -> i32 = ConfigReloadPending;
     /// Returns the time when the server's configuration was loaded.
     pub fn loaded() -> pg_sys::TimestampTz = PgReloadTime;
     /// Returns the time when this process was started.
@@ -184,8 +187,7 @@ pub fn wait_for_starter() {
         let waited_for = process.map(|process| compat::virtual_transaction(process.get()));
         // There is no wait for a process that has ended or is in its next transaction.
         if let Some(waited_for) = waited_for.filter(|its| its.localTransactionId == transaction) {
-            // SAFETY: a guarded call, which accepts any virtual transaction.
-            unsafe { pg_sys::VirtualXactLock(waited_for, true) };
+            wait_for_end(waited_for);
         }
     });
 }
@@ -231,21 +233,41 @@ calls! {
     fn set_for_session(name: &CStr, value: &CStr, context: pg_sys::GucContext::Type, source: pg_sys::GucSource::Type)
         = SetConfigOption(name, value, context, source);
     fn load_libraries() = process_session_preload_libraries();
-    /// Ends the use of the snapshot of [`begin_transaction`]. Guarded.
-    pub fn end_snapshot() = PopActiveSnapshot();
+    fn load_configuration() = ProcessConfigFile((pg_sys::GucContext::PGC_SIGHUP));
+    fn wait_on_latch(events: u32, milliseconds: i64) -> i32
+        = WaitLatch((pg_sys::MyLatch), (events.cast_signed()), milliseconds, (pg_sys::PG_WAIT_EXTENSION));
+    /// Waits for this process's latch and for a descriptor. Guarded.
+    pub fn wait_on_latch_or_socket(events: u32, descriptor: i32) -> i32
+        = WaitLatchOrSocket((pg_sys::MyLatch), (events.cast_signed()), descriptor, (-1), (pg_sys::PG_WAIT_EXTENSION));
+    /// Resets this process's latch. Guarded.
+    pub fn reset_latch() = ResetLatch((pg_sys::MyLatch));
+    fn has_snapshot() -> bool = ActiveSnapshotSet();
+    fn pop_snapshot() = PopActiveSnapshot();
+    fn wait_for_end(transaction: pg_sys::VirtualTransactionId) -> bool = VirtualXactLock(transaction, true);
+    /// Reports the statistics of transactions that have ended; at once if `now`. Guarded, outside of a transaction.
+    pub fn report_statistics(now: bool) -> i64 = pgstat_report_stat(now);
     /// Sets the title of this process in ps. Guarded.
     pub fn rename(name: &CStr) = init_ps_display(name);
+}
+
+/// Only a background worker has the entry that the server looks at when it connects.
+fn require_worker() {
+    if worker_pid().is_none() {
+        Error::new(Code::ERRCODE_INTERNAL_ERROR, "this process is no background worker").raise();
+    }
 }
 
 /// Connects to a database as `role`, or as the bootstrap superuser if `role` is invalid. Does not return on failure.
 /// Guarded.
 pub fn connect(database: pg_sys::Oid, role: pg_sys::Oid) {
+    require_worker();
     lock::release_at_exit();
     connect_by_oid(database, role, compat::CONNECT_FLAGS);
 }
 
 /// Connects to no database: only shared catalogs can be read. Guarded.
 pub fn connect_to_none() {
+    require_worker();
     lock::release_at_exit();
     connect_by_name(None, None, 0);
 }
@@ -317,8 +339,7 @@ pub fn serve_cancels() {
 
 /// Whether a cancel request has arrived that was not served yet.
 pub fn is_canceled() -> bool {
-    // SAFETY: a variable of this process, which a signal handler sets.
-    unsafe { std::ptr::read_volatile(&raw const pg_sys::QueryCancelPending) != 0 }
+    cancel_pending() != 0
 }
 
 /// Aborts the transaction after an error, as PostgresMain (postgres.c) does for the state that a load can leave behind. From
@@ -345,8 +366,7 @@ pub fn load_session_libraries() {
 
 /// Returns true if the configuration was loaded again after `since`, or a reload is pending.
 pub fn has_reloaded(since: pg_sys::TimestampTz) -> bool {
-    // SAFETY: a flag that a signal handler sets.
-    unsafe { std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 || loaded() != since }
+    reload_pending() != 0 || loaded() != since
 }
 
 /// Resets the session as DISCARD ALL does. Settings from [`force`], the role and the database remain. Guarded.
@@ -376,31 +396,41 @@ pub fn set_local(name: &CStr, value: &CStr) {
     set_option(name, value, pg_sys::GucContext::PGC_USERSET, pg_sys::GucAction::GUC_ACTION_LOCAL);
 }
 
+/// The snapshot of a transaction that was begun.
+#[derive(Debug)]
+#[must_use]
+pub struct ActiveSnapshot(());
+
+impl ActiveSnapshot {
+    /// Ends the use of the snapshot. Guarded.
+    pub fn end(self) {
+        // The end of the transaction has ended it, too.
+        if has_snapshot() {
+            pop_snapshot();
+        }
+    }
+}
+
 /// Begins a transaction, with a snapshot. Guarded.
-pub fn begin_transaction() {
+pub fn begin_transaction() -> ActiveSnapshot {
     // SAFETY: guarded calls outside of a transaction. now() is the statement's timestamp.
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
     }
+    ActiveSnapshot(())
 }
 
-/// Runs `work` in a transaction of its own. Guarded.
-pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
-    begin_transaction();
+/// Runs `work` in a transaction of its own. Handles are not sent, so none is the result. Guarded.
+pub fn in_transaction<T: Send>(work: impl FnOnce() -> T) -> T {
+    let snapshot = begin_transaction();
     let result = work();
-    end_snapshot();
+    snapshot.end();
     // SAFETY: a guarded call in the transaction that was begun.
     unsafe { pg_sys::CommitTransactionCommand() };
     report_statistics(false);
     result
-}
-
-/// Reports the statistics of transactions that have ended; at once if `now`. Guarded, outside of a transaction.
-pub fn report_statistics(now: bool) {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::pgstat_report_stat(now) };
 }
 
 thread_local! {
@@ -428,12 +458,8 @@ pub fn report_activity(what: Option<CString>) {
 /// Guarded.
 pub fn pause(milliseconds: i64) -> bool {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: guarded calls on this process's latch.
-    let event = unsafe {
-        let event = pg_sys::WaitLatch(pg_sys::MyLatch, events.cast_signed(), milliseconds, pg_sys::PG_WAIT_EXTENSION);
-        pg_sys::ResetLatch(pg_sys::MyLatch);
-        event
-    };
+    let event = wait_on_latch(events, milliseconds);
+    reset_latch();
     check_for_interrupts!();
     event.cast_unsigned() & pg_sys::WL_LATCH_SET != 0
 }
@@ -441,12 +467,10 @@ pub fn pause(milliseconds: i64) -> bool {
 /// Sleeps like [`pause`] in a background worker, and reloads the configuration if that is pending. Guarded.
 pub fn sleep(milliseconds: i64) -> bool {
     let woken = pause(milliseconds);
-    // SAFETY: a flag that a signal handler sets, and a guarded call.
-    unsafe {
-        if std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 {
-            pg_sys::ConfigReloadPending = 0;
-            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
-        }
+    if reload_pending() != 0 {
+        // SAFETY: a flag that a signal handler sets.
+        unsafe { pg_sys::ConfigReloadPending = 0 };
+        load_configuration();
     }
     woken
 }

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
-use super::call::{Returned, calls};
+use super::call::{calls, returned};
 use super::handle::Handle;
 use super::memory_context::MemoryContext;
 
@@ -35,14 +35,9 @@ pub struct Place {
     offset: pg_sys::off_t,
 }
 
-/// A new file of its own, or null.
-impl Returned for Option<BufFile> {
-    type Raw = *mut pg_sys::BufFile;
-
-    unsafe fn of(raw: *mut pg_sys::BufFile) -> Option<BufFile> {
-        // SAFETY: the function returns an open file, or null.
-        unsafe { Open::or_null(raw) }.map(|file| BufFile(Cell::new(Some(file))))
-    }
+returned! {
+    /// A new file of its own, or null.
+    *mut pg_sys::BufFile => Option<BufFile> = |raw| Open::or_null(raw).map(|file| BufFile(Cell::new(Some(file))));
 }
 
 impl BufFile {
@@ -53,8 +48,7 @@ impl BufFile {
 
     /// Makes a file that outlives the transaction, until it is closed. Guarded.
     pub fn lasting() -> BufFile {
-        // SAFETY: this context is never deleted.
-        BufFile::made_in(unsafe { MemoryContext::from_raw(pg_sys::TopMemoryContext) }, true)
+        BufFile::made_in(MemoryContext::top(), true)
     }
 
     fn made_in(memory: MemoryContext, lasts: bool) -> BufFile {

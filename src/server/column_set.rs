@@ -5,6 +5,8 @@
 
 use pgrx::pg_sys;
 
+use super::call::{calls, passed, returned};
+
 /// A set of columns. The empty set is null.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnSet(*mut pg_sys::Bitmapset);
@@ -31,28 +33,36 @@ impl ColumnSet {
     pub fn numbers(self) -> impl Iterator<Item = i16> {
         let mut member = -1;
         std::iter::from_fn(move || {
-            // SAFETY: a guarded call on a valid set, or null.
-            member = unsafe { pg_sys::bms_next_member(self.0, member) };
+            member = self.next(member);
             (member >= 0).then_some(())?;
             i16::try_from(member + pg_sys::FirstLowInvalidHeapAttributeNumber).ok()
         })
         .fuse()
     }
 
-    /// A copy in the current memory context. Guarded.
-    pub fn copied(self) -> ColumnSet {
-        // SAFETY: a guarded call on a valid set, or null.
-        ColumnSet(unsafe { pg_sys::bms_copy(self.0) })
+    // SAFETY: valid sets, or null. Only a set that is made here gets members.
+    calls! {
+        fn next(self, member: i32) -> i32 = bms_next_member(self, member);
+        /// A copy in the current memory context. Guarded.
+        pub fn copied(self) -> ColumnSet = bms_copy(self);
+        fn with(self, member: i32) -> ColumnSet = bms_add_member(self, member);
     }
+}
+
+// SAFETY: sets in memory contexts, or null.
+passed! {
+    ColumnSet => *mut pg_sys::Bitmapset = ColumnSet::as_ptr;
+    ColumnSet => *const pg_sys::Bitmapset = |set| set.as_ptr();
+}
+
+returned! {
+    *mut pg_sys::Bitmapset => ColumnSet = ColumnSet;
 }
 
 /// The set of attributes with these numbers, in the current memory context. Guarded.
 impl FromIterator<i16> for ColumnSet {
     fn from_iter<I: IntoIterator<Item = i16>>(numbers: I) -> ColumnSet {
-        let add = |set, number: i16| {
-            // SAFETY: a guarded call on a set that is made here.
-            unsafe { pg_sys::bms_add_member(set, i32::from(number) - pg_sys::FirstLowInvalidHeapAttributeNumber) }
-        };
-        ColumnSet(numbers.into_iter().fold(std::ptr::null_mut(), add))
+        let members = numbers.into_iter().map(|number| i32::from(number) - pg_sys::FirstLowInvalidHeapAttributeNumber);
+        members.fold(ColumnSet::EMPTY, ColumnSet::with)
     }
 }

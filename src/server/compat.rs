@@ -48,8 +48,8 @@ pub use self::planner::{
     adjust_to_child, canonical_pathkey, is_constant, known_eclass, ordering_of, prunes_at_run_time,
 };
 pub use self::rights::{
-    Rights, check_insert_rights, check_server_usage, forgo_insert_rights, insert_into, may_connect, may_execute,
-    may_use_schema, owns_relation, restrict_search_path, want_insert, wanted_rights,
+    Rights, check_insert_rights, check_server_usage, forgo_insert_rights, init_range_table, insert_into, may_connect,
+    may_execute, may_use_schema, owns_relation, refuse, restrict_search_path, want_insert, wanted_rights,
 };
 pub(crate) use self::rights_hook::rights_hook;
 pub use self::soft::{Soft, input_function_call_soft, is_survivable};
@@ -176,48 +176,6 @@ pub const NO_SEGMENT: pg_sys::dsm_handle = 0;
 
 /// DELAY_CHKPT_START (proc.h)
 pub const DELAY_CHKPT_START: i32 = 1;
-
-/// `ExecInitRangeTable` for one relation that is the target of an INSERT (DoCopy).
-///
-/// # Safety
-/// An executor state and an open relation; a guarded frame.
-pub unsafe fn init_range_table(estate: *mut pg_sys::EState, relation: pg_sys::Relation, inserted: &[i16]) {
-    // SAFETY: guarded calls; nodes are allocated in the current memory context.
-    unsafe {
-        let entry = pg_sys::palloc0(size_of::<pg_sys::RangeTblEntry>()).cast::<pg_sys::RangeTblEntry>();
-        (*entry).type_ = pg_sys::NodeTag::T_RangeTblEntry;
-        (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
-        (*entry).relid = (*relation).rd_id;
-        (*entry).relkind = (*(*relation).rd_rel).relkind;
-        (*entry).rellockmode = pg_sys::RowExclusiveLock.cast_signed();
-        let mut columns = std::ptr::null_mut();
-        for attnum in inserted {
-            let member = i32::from(*attnum) - pg_sys::FirstLowInvalidHeapAttributeNumber;
-            columns = pg_sys::bms_add_member(columns, member);
-        }
-        let table = pg_sys::lappend(std::ptr::null_mut(), entry.cast());
-        #[cfg(feature = "pg15")]
-        {
-            (*entry).requiredPerms = pg_sys::ACL_INSERT;
-            (*entry).insertedCols = columns;
-            pg_sys::ExecInitRangeTable(estate, table);
-        }
-        #[cfg(not(feature = "pg15"))]
-        {
-            let info = pg_sys::palloc0(size_of::<pg_sys::RTEPermissionInfo>()).cast::<pg_sys::RTEPermissionInfo>();
-            (*info).type_ = pg_sys::NodeTag::T_RTEPermissionInfo;
-            (*info).relid = (*relation).rd_id;
-            (*info).requiredPerms = pg_sys::ACL_INSERT.into();
-            (*info).insertedCols = columns;
-            (*entry).perminfoindex = 1;
-            let infos = pg_sys::lappend(std::ptr::null_mut(), info.cast());
-            #[cfg(not(feature = "pg18"))]
-            pg_sys::ExecInitRangeTable(estate, table, infos);
-            #[cfg(feature = "pg18")]
-            pg_sys::ExecInitRangeTable(estate, table, infos, pg_sys::bms_make_singleton(1));
-        }
-    }
-}
 
 /// Progress parameter for skipped rows, in versions whose COPY reports them (progress.h).
 pub const PROGRESS_SKIPPED: Option<u32> = if MAJOR >= 17 { Some(6) } else { None };

@@ -1,12 +1,26 @@
 //! The current database, a list of the cluster's databases, and the state of this process.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
 
 use super::call::{calls, variables};
 
-// SAFETY: reads a value that the server loaded when it started.
+// SAFETY: functions that read variables of this process, and shared memory.
 calls! {
     fn system_identifier() -> u64 = GetSystemIdentifier();
+    /// Whether the server replays WAL. Guarded.
+    pub fn is_in_recovery() -> bool = RecoveryInProgress();
+    /// Whether this process runs a parallel query or load. Guarded.
+    pub fn is_in_parallel_mode() -> bool = IsInParallelMode();
+    /// The current subtransaction. Guarded.
+    pub fn subtransaction() -> pg_sys::SubTransactionId = GetCurrentSubTransactionId();
+    /// Whether a transaction is the current one, or one of its subtransactions. Guarded.
+    pub fn is_own_transaction(transaction: pg_sys::TransactionId) -> bool = TransactionIdIsCurrentTransactionId(transaction);
+    /// Raises an error about a command if it may not write. Guarded.
+    pub fn require_writes(command: &CStr) = PreventCommandIfReadOnly(command);
+    /// Assigns a transaction id, unless the transaction has one. Guarded.
+    pub fn assign_transaction() -> pg_sys::TransactionId = GetTopTransactionId();
 }
 
 variables! {
@@ -18,6 +32,11 @@ variables! {
     pub fn row_security() -> bool = row_security;
     /// The setting shared_buffers, in pages.
     pub fn shared_buffers() -> i32 = NBuffers;
+    /// -1 in a leader.
+    fn worker_number() -> i32 = ParallelWorkerNumber;
+    fn is_transaction_read_only() -> bool = XactReadOnly;
+    /// Whether pg_upgrade runs this server, which must not start processes by itself.
+    pub fn is_upgrade() -> bool = IsBinaryUpgrade;
 }
 
 /// Returns the cluster's system identifier.
@@ -27,44 +46,12 @@ pub fn cluster() -> i64 {
 
 /// The number of this process in a parallel query or load: 0 for the leader, and outside of these.
 pub fn process_number() -> usize {
-    // SAFETY: a variable of this process, which is -1 for a leader.
-    usize::try_from(unsafe { pg_sys::ParallelWorkerNumber } + 1).unwrap_or(0)
-}
-
-/// Whether the server replays WAL. Guarded.
-pub fn is_in_recovery() -> bool {
-    // SAFETY: a guarded call without arguments.
-    unsafe { pg_sys::RecoveryInProgress() }
-}
-
-/// Whether this process runs a parallel query or load. Guarded.
-pub fn is_in_parallel_mode() -> bool {
-    // SAFETY: a guarded call without arguments.
-    unsafe { pg_sys::IsInParallelMode() }
+    usize::try_from(worker_number() + 1).unwrap_or(0)
 }
 
 /// Whether commands that write are rejected. Guarded.
 pub fn is_read_only() -> bool {
-    // SAFETY: a variable of this process.
-    unsafe { pg_sys::XactReadOnly || is_in_parallel_mode() || is_in_recovery() }
-}
-
-/// Whether pg_upgrade runs this server, which must not start processes by itself.
-pub fn is_upgrade() -> bool {
-    // SAFETY: a variable that is set when the server starts.
-    unsafe { pg_sys::IsBinaryUpgrade }
-}
-
-/// The current subtransaction.
-pub fn subtransaction() -> pg_sys::SubTransactionId {
-    // SAFETY: a guarded call, which reads a variable of this process.
-    unsafe { pg_sys::GetCurrentSubTransactionId() }
-}
-
-/// Whether a transaction is the current one, or one of its subtransactions. Guarded.
-pub fn is_own_transaction(transaction: pg_sys::TransactionId) -> bool {
-    // SAFETY: a guarded call.
-    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(transaction) }
+    is_transaction_read_only() || is_in_parallel_mode() || is_in_recovery()
 }
 
 /// Returns the databases that allow connections, for a process that is connected to none. Guarded.

@@ -8,8 +8,11 @@
 //! the statement that failed (fmgr_sql, functions.c), whatever its new arguments are. So a caller that continues after
 //! an error must build its expressions again ([`Expression::renew`]).
 
+use std::ptr::null_mut;
+
 use pgrx::pg_sys;
 
+use super::call::calls;
 use super::handle::Handle;
 use super::lookup::type_length;
 use super::node::{Node, NodeList};
@@ -19,23 +22,18 @@ use super::unguarded as c;
 pub type Expression = Handle<'static, pg_sys::ExprState>;
 
 impl Expression {
-    /// Prepares a planned expression. Guarded; in the current memory context.
-    pub fn new(node: Node<'static>) -> Expression {
-        // SAFETY: a guarded call, which raises an error for a node that is no expression. The node lives as long as the state.
-        unsafe { Expression::from_raw(pg_sys::ExecInitExpr(node.as_ptr().cast(), std::ptr::null_mut())) }
+    // SAFETY: the functions raise an error for a node that is no expression. A node lives as long as its state.
+    calls! {
+        /// Prepares a planned expression. Guarded; in the current memory context.
+        pub fn new(node: Node<'static>) -> Expression = ExecInitExpr(node, (null_mut()));
+        fn plan(node: Node<'static>) -> Node<'static> = expression_planner(node);
+        /// Prepares planned conditions that must all be true; None for an empty list. Guarded; in the current memory context.
+        pub fn conditions(list: NodeList<'static>) -> Option<Expression> = ExecInitQual(list, (null_mut()));
     }
 
     /// Plans an expression, and prepares it. Guarded; in the current memory context.
     pub fn planned(node: Node<'static>) -> Expression {
-        // SAFETY: a guarded call: of an expression the planner makes one, in the current memory context.
-        let planned = unsafe { Node::from_raw(pg_sys::expression_planner(node.as_ptr().cast()).cast()) };
-        Expression::new(planned.unwrap_or(node))
-    }
-
-    /// Prepares planned conditions that must all be true; None for an empty list. Guarded; in the current memory context.
-    pub fn conditions(list: NodeList<'static>) -> Option<Expression> {
-        // SAFETY: a guarded call, which returns null for an empty list. The list lives as long as the state.
-        unsafe { Expression::or_null(pg_sys::ExecInitQual(list.as_ptr(), std::ptr::null_mut())) }
+        Expression::new(Expression::plan(node))
     }
 
     /// The expression, or the list of conditions.

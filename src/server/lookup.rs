@@ -8,9 +8,10 @@ use std::ptr::NonNull;
 use pgrx::pg_sys;
 
 use super::call::calls;
+use super::handle::Handle;
 use super::node::{Node, NodeList};
 use super::option_value::stored;
-use super::relation::TupleDesc;
+use super::relation::{Relation, TupleDesc};
 use super::server_text::copied;
 
 /// The struct of a catalog's rows.
@@ -159,15 +160,13 @@ impl ForeignServer {
 
     /// Raises an error if there is no server with this name.
     pub fn named(name: &CStr) -> ForeignServer {
-        // SAFETY: a guarded catalog lookup with a string.
-        ForeignServer::find(unsafe { pg_sys::get_foreign_server_oid(name.as_ptr(), false) })
+        ForeignServer::find(server_named(name, false))
     }
 }
 
 /// Names and values of the options of a foreign table's column.
 pub fn column_options(table: pg_sys::Oid, attribute: i16) -> Vec<(String, Vec<u8>)> {
-    // SAFETY: a guarded catalog lookup, which returns a list of DefElems with strings.
-    stored(unsafe { NodeList::from_raw(pg_sys::GetForeignColumnOptions(table, attribute)) })
+    stored(options_of_column(table, attribute))
 }
 
 /// The language of a function; None if the function does not exist.
@@ -177,27 +176,21 @@ pub fn language_of(function: pg_sys::Oid) -> Option<u32> {
 
 /// The class of a function's result, its type, and the descriptor of its rows; None if it returns no rows, or any.
 pub fn result_of<'a>(function: pg_sys::Oid) -> (pg_sys::TypeFuncClass::Type, pg_sys::Oid, Option<TupleDesc<'a>>) {
-    let (mut type_oid, mut row) = (pg_sys::InvalidOid, std::ptr::null_mut());
-    // SAFETY: a guarded call, which returns a descriptor or null.
-    unsafe {
-        let class = pg_sys::get_func_result_type(function, &raw mut type_oid, &raw mut row);
-        (class, type_oid, TupleDesc::or_null(row))
-    }
+    let (mut type_oid, mut row) = (pg_sys::InvalidOid, None);
+    (function_result(function, &mut type_oid, &mut row), type_oid, row)
 }
 
 /// A type's input function, which may allocate in the current memory context, and its type parameter.
 pub fn input_function(type_oid: pg_sys::Oid) -> (pg_sys::FmgrInfo, pg_sys::Oid) {
     let (mut function, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut input = pg_sys::FmgrInfo::default();
-    // SAFETY: guarded catalog lookups that fill local variables.
-    unsafe {
-        pg_sys::getTypeInputInfo(type_oid, &raw mut function, &raw mut typioparam);
-        pg_sys::fmgr_info(function, &raw mut input);
-    }
+    type_input(type_oid, &mut function, &mut typioparam);
+    prepare_function(function, &mut input);
     (input, typioparam)
 }
 
-// SAFETY: lookups, which find nothing for an unknown OID, or raise an error. They return strings of their own.
+// SAFETY: lookups, which find nothing for an unknown OID, or raise an error. They return strings and lists of their own, and
+// entries of the type cache, which stay.
 calls! {
     /// A type's name, as messages show it.
     pub fn type_name(type_oid: pg_sys::Oid) -> String = format_type_be(type_oid);
@@ -221,11 +214,15 @@ calls! {
     pub fn relation_named(name: &CStr, schema: pg_sys::Oid) -> pg_sys::Oid = get_relname_relid(name, schema);
     pub fn relation_name(relation: pg_sys::Oid) -> Option<CString> = get_rel_name(relation);
     fn relation_persistence(relation: pg_sys::Oid) -> u8 = get_rel_persistence(relation);
-    fn namespace(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_namespace_oid(name, missing_ok);
+    /// The schema with a name; InvalidOid if it does not exist.
+    pub fn schema_named(name: &CStr) -> pg_sys::Oid = get_namespace_oid(name, true);
     /// The schema of a relation; InvalidOid if the relation does not exist.
     pub fn schema_of(relation: pg_sys::Oid) -> pg_sys::Oid = get_rel_namespace(relation);
     pub fn schema_name(schema: pg_sys::Oid) -> Option<CString> = get_namespace_name(schema);
-    fn extension(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_extension_oid(name, missing_ok);
+    /// The name of a schema; `pg_temp` for that of this session's temporary objects.
+    pub fn shown_schema_name(schema: pg_sys::Oid) -> CString = get_namespace_name_or_temp(schema);
+    /// The extension with a name; InvalidOid if it is not installed.
+    pub fn extension_named(name: &CStr) -> pg_sys::Oid = get_extension_oid(name, true);
     /// The extension that an object of a catalog belongs to; InvalidOid if it belongs to none.
     pub fn extension_of(catalog: pg_sys::Oid, object: pg_sys::Oid) -> pg_sys::Oid = getExtensionOfObject(catalog, object);
     pub fn function_name(function: pg_sys::Oid) -> Option<CString> = get_func_name(function);
@@ -239,7 +236,8 @@ calls! {
     pub fn range_of(multirange: pg_sys::Oid) -> pg_sys::Oid = get_multirange_range(multirange);
     /// The name of a relation's column, if it exists.
     pub fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> = get_attname(relation, number, true);
-    fn column_number(relation: pg_sys::Oid, name: &CStr) -> i16 = get_attnum(relation, name);
+    /// The number of a column; 0 if it does not exist.
+    pub fn column_number(relation: pg_sys::Oid, name: &CStr) -> i16 = get_attnum(relation, name);
     fn generation(relation: pg_sys::Oid, number: i16) -> u8 = get_attgenerated(relation, number);
     /// The name of a constraint, if it exists.
     pub fn constraint_name(constraint: pg_sys::Oid) -> Option<CString> = get_constraint_name(constraint);
@@ -264,7 +262,46 @@ calls! {
         = get_opfamily_member(family, left, right, strategy);
     /// Whether a schema is one for temporary objects of any session.
     pub fn is_temporary_schema(schema: pg_sys::Oid) -> bool = isAnyTempNamespace(schema);
-    fn quote(schema: &CStr, name: &CStr) -> Option<CString> = quote_qualified_identifier(schema, name);
+    /// The name of an object with its schema, quoted.
+    pub fn qualified(schema: &CStr, name: &CStr) -> CString = quote_qualified_identifier(schema, name);
+    /// A name, quoted if it requires quotes.
+    pub fn quoted(name: &CStr) -> CString = quote_identifier(name);
+    /// A string as a literal of SQL.
+    pub fn literal(string: &CStr) -> CString = quote_literal_cstr(string);
+    /// The value of a setting, in the form that SET takes; None if there is no such setting.
+    pub fn setting(name: &CStr) -> Option<CString> = GetConfigOption(name, true, false);
+    /// Whether an expression of the first type can be assigned to a column of the second.
+    pub fn can_assign(given: pg_sys::Oid, wanted: pg_sys::Oid) -> bool
+        = can_coerce_type(1, (&given), (&wanted), (pg_sys::CoercionContext::COERCION_ASSIGNMENT));
+    /// The length of a type's values, and whether they are passed by value.
+    pub fn type_layout(type_oid: pg_sys::Oid, length: &mut i16, by_value: &mut bool) = get_typlenbyval(type_oid, length, by_value);
+    /// The function that writes a value, and whether values have a variable length.
+    pub fn type_output(type_oid: pg_sys::Oid, function: &mut pg_sys::Oid, is_varlena: &mut bool)
+        = getTypeOutputInfo(type_oid, function, is_varlena);
+    /// The function of an explicit cast, if the result says that there is one.
+    pub fn explicit_cast(to: pg_sys::Oid, from: pg_sys::Oid, function: &mut pg_sys::Oid) -> pg_sys::CoercionPathType::Type
+        = find_coercion_pathway(to, from, (pg_sys::CoercionContext::COERCION_EXPLICIT), function);
+    /// The default of a column, which the insert of a row evaluates; None for NULL.
+    pub fn column_default<'a>(relation: Relation<'_>, number: i32) -> Option<Node<'a>> = build_column_default(relation, number);
+    /// The type's function that reads text, and its type parameter.
+    pub fn type_input(type_oid: pg_sys::Oid, function: &mut pg_sys::Oid, typioparam: &mut pg_sys::Oid)
+        = getTypeInputInfo(type_oid, function, typioparam);
+    /// The type's function that reads a binary value, and its type parameter.
+    pub fn binary_type_input(type_oid: pg_sys::Oid, function: &mut pg_sys::Oid, typioparam: &mut pg_sys::Oid)
+        = getTypeBinaryInputInfo(type_oid, function, typioparam);
+    /// Looks a function up for calls; its memory is that of the current memory context.
+    pub fn prepare_function(function: pg_sys::Oid, info: &mut pg_sys::FmgrInfo) = fmgr_info(function, info);
+    fn function_result(function: pg_sys::Oid, type_oid: &mut pg_sys::Oid, row: &mut Option<TupleDesc<'_>>)
+        -> pg_sys::TypeFuncClass::Type = get_func_result_type(function, type_oid, row);
+    fn server_named(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_foreign_server_oid(name, missing_ok);
+    fn options_of_column<'a>(table: pg_sys::Oid, attribute: i16) -> NodeList<'a, pg_sys::DefElem>
+        = GetForeignColumnOptions(table, attribute);
+    fn collation_of(names: NodeList<'_, pg_sys::String>, missing_ok: bool) -> pg_sys::Oid
+        = get_collation_oid(names, missing_ok);
+    fn cached_type(type_oid: pg_sys::Oid, fields: u32) -> Handle<'static, pg_sys::TypeCacheEntry>
+        = lookup_type_cache(type_oid, (fields.cast_signed()));
+    fn attribute_of(relation: pg_sys::Oid, number: i16, kind: &mut pg_sys::Oid, typmod: &mut i32, collation: &mut pg_sys::Oid)
+        = get_atttypetypmodcoll(relation, number, kind, typmod, collation);
     /// The time now.
     pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
 }
@@ -292,36 +329,20 @@ impl QualifiedName {
 
 /// The collation with a name, which may be qualified; raises an error if it does not exist.
 pub fn collation_named(names: NodeList<'_, pg_sys::String>) -> pg_sys::Oid {
-    let names: NodeList<'_, _> = names.iter().collect();
-    // SAFETY: a guarded catalog lookup with a list of strings only.
-    unsafe { pg_sys::get_collation_oid(names.as_ptr(), false) }
-}
-
-/// The value of a setting, in the form that SET takes; None if there is no such setting.
-pub fn setting(name: &CStr) -> Option<CString> {
-    // SAFETY: a guarded call with a string, which returns a string or null.
-    unsafe { copied(pg_sys::GetConfigOption(name.as_ptr(), true, false)) }
+    // Without elements that are no strings.
+    let names = names.iter().collect();
+    collation_of(names, false)
 }
 
 /// A copy of the type cache's entry, with these TYPECACHE_ fields. The cache changes its own entry in place.
 pub fn type_entry(type_oid: pg_sys::Oid, fields: u32) -> pg_sys::TypeCacheEntry {
-    // SAFETY: a guarded call, which returns an entry; entries stay.
-    unsafe { *pg_sys::lookup_type_cache(type_oid, fields.cast_signed()) }
-}
-
-/// Whether an expression of the first type can be assigned to a column of the second.
-pub fn can_assign(given: pg_sys::Oid, wanted: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded call with one type of each kind.
-    unsafe {
-        pg_sys::can_coerce_type(1, &raw const given, &raw const wanted, pg_sys::CoercionContext::COERCION_ASSIGNMENT)
-    }
+    *cached_type(type_oid, fields).get()
 }
 
 /// The type of a relation's column, its modifier and its collation.
 pub fn column_type(relation: pg_sys::Oid, attnum: i16) -> (pg_sys::Oid, i32, pg_sys::Oid) {
     let (mut type_oid, mut typmod, mut collation) = (pg_sys::InvalidOid, -1, pg_sys::InvalidOid);
-    // SAFETY: a guarded catalog lookup.
-    unsafe { pg_sys::get_atttypetypmodcoll(relation, attnum, &raw mut type_oid, &raw mut typmod, &raw mut collation) };
+    attribute_of(relation, attnum, &mut type_oid, &mut typmod, &mut collation);
     (type_oid, typmod, collation)
 }
 
@@ -344,36 +365,9 @@ pub fn is_temporary(relation: pg_sys::Oid) -> bool {
     relation_persistence(relation) == pg_sys::RELPERSISTENCE_TEMP
 }
 
-/// The schema with a name; InvalidOid if it does not exist.
-pub fn schema_named(name: &CStr) -> pg_sys::Oid {
-    namespace(name, true)
-}
-
-/// The extension with a name; InvalidOid if it is not installed.
-pub fn extension_named(name: &CStr) -> pg_sys::Oid {
-    extension(name, true)
-}
-
 /// The names of a relation's schema and of the relation, if it exists.
 pub fn relation_names(relation: pg_sys::Oid) -> Option<(CString, CString)> {
     Some((schema_name(schema_of(relation))?, relation_name(relation)?))
-}
-
-/// A name, quoted if it requires quotes.
-pub fn quoted(name: &CStr) -> CString {
-    // SAFETY: a guarded call with a string, which returns a string.
-    unsafe { copied(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
-}
-
-/// A string as a literal of SQL.
-pub fn literal(string: &CStr) -> CString {
-    // SAFETY: a guarded call with a string, which returns a string.
-    unsafe { copied(pg_sys::quote_literal_cstr(string.as_ptr())) }.unwrap_or_default()
-}
-
-/// The name of an object with its schema, quoted.
-pub fn qualified(schema: &CStr, name: &CStr) -> CString {
-    quote(schema, name).unwrap_or_default()
 }
 
 /// Schema and name of a relation, quoted, if it exists.

@@ -10,8 +10,9 @@ use std::ffi::CStr;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 
-use super::call::calls;
+use super::call::{calls, variables};
 use super::handle::Handle;
+use crate::error::Error;
 
 /// A memory context of the server, which exists as long as the handle is used.
 pub type MemoryContext = Handle<'static, pg_sys::MemoryContextData>;
@@ -30,16 +31,21 @@ impl MemoryContext {
         unsafe { MemoryContext::from_raw(pg_sys::CurrentMemoryContext) }
     }
 
-    /// The context that ends with the current transaction or subtransaction.
-    pub fn of_transaction() -> MemoryContext {
-        // SAFETY: a variable of this backend, which is not null in a transaction.
-        unsafe { MemoryContext::from_raw(pg_sys::CurTransactionContext) }
+    /// The context that is never deleted.
+    pub fn top() -> MemoryContext {
+        // SAFETY: as above.
+        unsafe { MemoryContext::from_raw(pg_sys::TopMemoryContext) }
     }
 
-    /// The context that ends with the current transaction, after all its subtransactions.
+    /// The context that ends with the current transaction or subtransaction. Guarded; an error outside of a transaction.
+    pub fn of_transaction() -> MemoryContext {
+        in_transaction(subtransaction_context())
+    }
+
+    /// The context that ends with the current transaction, after all its subtransactions. Otherwise as
+    /// [`MemoryContext::of_transaction`].
     pub fn of_top_transaction() -> MemoryContext {
-        // SAFETY: a variable of this backend, which is not null in a transaction.
-        unsafe { MemoryContext::from_raw(pg_sys::TopTransactionContext) }
+        in_transaction(transaction_context())
     }
 
     /// The context of an executor state, in which its plan and its relations are.
@@ -79,6 +85,19 @@ impl MemoryContext {
         // SAFETY: a guarded call; the caller has ended the use of the context.
         unsafe { pg_sys::MemoryContextDelete(self.as_ptr()) }
     }
+}
+
+variables! {
+    fn subtransaction_context() -> pg_sys::MemoryContext = CurTransactionContext;
+    fn transaction_context() -> pg_sys::MemoryContext = TopTransactionContext;
+}
+
+/// A context of the server's variables for transactions, which are null outside of one.
+fn in_transaction(context: pg_sys::MemoryContext) -> MemoryContext {
+    // SAFETY: the context exists until the transaction ends.
+    unsafe { MemoryContext::or_null(context) }.unwrap_or_else(|| {
+        Error::new(pgrx::PgSqlErrorCode::ERRCODE_NO_ACTIVE_SQL_TRANSACTION, "there is no transaction").raise()
+    })
 }
 
 /// Restores the context that was current before.

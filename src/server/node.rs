@@ -24,7 +24,7 @@ use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag};
 
-use super::call::{Passed, Returned, calls};
+use super::call::{calls, passed, returned};
 use super::column_set::ColumnSet;
 use super::compat::expression_tree_mutator;
 use crate::error::Error;
@@ -112,20 +112,18 @@ impl<'a, T> Node<'a, T> {
         unsafe { Node::from_raw(pg_sys::stringToNode(text).cast()) }
     }
 
-    /// Returns a copy of the tree in the current memory context, which outlives the handle. Guarded.
-    pub fn copy<'b>(self) -> Node<'b, T> {
-        // SAFETY: a guarded call returns a node with the same tag.
-        unsafe { Node::known(pg_sys::copyObjectImpl(self.as_ptr().cast()).cast()) }
-    }
-
-    /// Whether two trees are equal. Guarded.
-    pub fn is_equal<U>(self, other: Node<'_, U>) -> bool {
-        // SAFETY: a guarded call, which reads both trees.
-        unsafe { pg_sys::equal(self.as_ptr().cast(), other.as_ptr().cast()) }
-    }
-
-    // SAFETY: the functions look at the tags of the nodes. The list has nodes of this tree.
+    // SAFETY: the functions look at the tags of the nodes. A copy has the same tag; the lists have nodes of this tree.
     calls! {
+        /// Returns a copy of the tree in the current memory context, which outlives the handle. Guarded.
+        pub fn copy<'b>(self) -> Node<'b, T> = copyObjectImpl((self.node()));
+        /// Whether two trees are equal. Guarded.
+        pub fn is_equal(self, other: Node<'_>) -> bool = equal((self.node()), other);
+        /// Whether an expression or a query calls a volatile function. Guarded.
+        pub fn is_volatile(self) -> bool = contain_volatile_functions((self.node()));
+        /// Whether an expression calls a function that is not immutable. Guarded.
+        pub fn is_mutable(self) -> bool = contain_mutable_functions((self.node()));
+        /// The conditions that AND joins in an expression. Guarded.
+        pub fn conjuncts(self) -> NodeList<'a> = make_ands_implicit((self.node()));
         /// Returns the type of an expression's value. Guarded; raises an error for other nodes.
         pub fn type_oid(self) -> pg_sys::Oid = exprType((self.node()));
         /// Returns the type modifier of an expression's value; -1 if it has none. Guarded.
@@ -144,24 +142,6 @@ impl<'a, T> Node<'a, T> {
             pg_sys::pull_varattnos(self.node().as_ptr(), relation, &raw mut set);
             ColumnSet::from_raw(set)
         }
-    }
-
-    /// The conditions that AND joins in an expression (`make_ands_implicit`). Guarded.
-    pub fn conjuncts(self) -> NodeList<'a> {
-        // SAFETY: a guarded call on an expression, which returns a list.
-        unsafe { NodeList::from_raw(pg_sys::make_ands_implicit(self.as_ptr().cast())) }
-    }
-
-    /// Whether an expression or a query calls a volatile function. Guarded.
-    pub fn is_volatile(self) -> bool {
-        // SAFETY: a guarded call on a tree.
-        unsafe { pg_sys::contain_volatile_functions(self.node().as_ptr()) }
-    }
-
-    /// Whether an expression calls a function that is not immutable. Guarded.
-    pub fn is_mutable(self) -> bool {
-        // SAFETY: a guarded call on a tree.
-        unsafe { pg_sys::contain_mutable_functions(self.node().as_ptr()) }
     }
 
     /// Whether `test` holds for a function that this node calls, without the nodes below it. Guarded.
@@ -243,11 +223,10 @@ unsafe extern "C-unwind" fn mutate<'a, F: FnMut(Node<'a>) -> Option<Node<'a>>>(
     }
 }
 
-/// Writes a tree, or null, for [`Node::read`]. Guarded.
-pub fn written(node: Option<Node<'_>>) -> CString {
-    let node = node.map_or(std::ptr::null_mut(), Node::as_ptr);
-    // SAFETY: a guarded call, which returns a string.
-    unsafe { CStr::from_ptr(pg_sys::nodeToString(node.cast())) }.to_owned()
+// SAFETY: writes a tree, or null.
+calls! {
+    /// Writes a tree, or null, for [`Node::read`]. Guarded.
+    pub fn written(node: Option<Node<'_>>) -> CString = nodeToString(node);
 }
 
 impl<'a> Node<'a, pg_sys::String> {
@@ -256,13 +235,31 @@ impl<'a> Node<'a, pg_sys::String> {
     }
 }
 
-// SAFETY: a node as long as the handle.
-unsafe impl<T> Passed for Node<'_, T> {
-    type Raw = *mut T;
+// SAFETY: addresses of nodes and lists that are valid as long as the handles, and null.
+passed! {
+    @[T] Node<'_, T> => *mut T = Node::as_ptr;
+    @[T] Node<'_, T> => *const T = |node| node.as_ptr();
+    /// None is passed as null.
+    @[T] Option<Node<'_, T>> => *mut T = |node| node.map_or(std::ptr::null_mut(), Node::as_ptr);
+    /// Functions that look at the tags of nodes are declared with pointers of any type.
+    Node<'_> => *const c_void = |node| node.as_ptr().cast_const().cast();
+    Option<Node<'_>> => *const c_void = |node| node.map_or(std::ptr::null(), |node| node.as_ptr().cast_const().cast());
+    Option<Node<'_>> => *mut c_void = |node| node.map_or(std::ptr::null_mut(), |node| node.as_ptr().cast());
+    /// Functions that take any expression are declared with this struct.
+    Node<'_> => *mut pg_sys::Expr = |node| node.as_ptr().cast();
+    @[T: Tagged] NodeList<'_, T> => *mut pg_sys::List = NodeList::as_ptr;
+    @[T: Tagged] NodeList<'_, T> => *const pg_sys::List = |list| list.as_ptr();
+}
 
-    fn raw(self) -> *mut T {
-        self.as_ptr()
-    }
+returned! {
+    /// A node, which the function may be declared to return with another type.
+    @['a, T, R] *mut R => Node<'a, T> = |raw: *mut R| Node::known(raw.cast());
+    /// Such a node, or null.
+    @['a, T, R] *mut R => Option<Node<'a, T>> = |raw: *mut R| Node::from_raw(raw.cast());
+    /// A list of nodes, or null.
+    @['a, T: Tagged] *mut pg_sys::List => NodeList<'a, T> = NodeList::from_raw;
+    /// The OIDs of a list, or of null.
+    *mut pg_sys::List => Vec<pg_sys::Oid> = |raw| NodeList::<pg_sys::Node>::from_raw(raw).oids().collect();
 }
 
 /// A list of nodes, of which it returns those of type `T`. An empty list is null.
@@ -366,8 +363,12 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         if self.node().zip(other.node()).is_some_and(|(one, other)| one.tag() != other.tag()) {
             Error::new(Code::ERRCODE_INTERNAL_ERROR, "lists of different kinds").raise();
         }
-        // SAFETY: a guarded call on two lists of one kind.
-        NodeList(unsafe { pg_sys::list_concat_copy(self.0, other.as_ptr()) }, PhantomData)
+        self.joined(other.of())
+    }
+
+    // SAFETY: `concat` compares the kinds of the lists.
+    calls! {
+        fn joined(self, other: NodeList<'a, T>) -> NodeList<'a, T> = list_concat_copy(self, other);
     }
 
     /// The same list, for other types of elements.
@@ -386,33 +387,6 @@ enum Element<'a> {
     Node(Node<'a>),
     Int(i32),
     Oid(pg_sys::Oid),
-}
-
-// SAFETY: a list as long as the handle, or null.
-unsafe impl<T: Tagged> Passed for NodeList<'_, T> {
-    type Raw = *mut pg_sys::List;
-
-    fn raw(self) -> *mut pg_sys::List {
-        self.0
-    }
-}
-
-/// A list of nodes, or null.
-impl<T: Tagged> Returned for NodeList<'_, T> {
-    type Raw = *mut pg_sys::List;
-
-    unsafe fn of(raw: *mut pg_sys::List) -> Self {
-        NodeList(raw, PhantomData)
-    }
-}
-
-/// The OIDs of a list, or of null.
-impl Returned for Vec<pg_sys::Oid> {
-    type Raw = *mut pg_sys::List;
-
-    unsafe fn of(raw: *mut pg_sys::List) -> Self {
-        NodeList::<pg_sys::Node>(raw, PhantomData).oids().collect()
-    }
 }
 
 // SAFETY: all nodes begin with these structs.

@@ -131,7 +131,7 @@ impl OwnTable {
     /// Opens the table to read rows. Guarded.
     pub fn to_read(schema: pg_sys::Oid, name: &CStr, columns: Columns) -> Result<OwnTable> {
         let OwnTable { relation, columns } = OwnTable::open(schema, name, columns, pg_sys::AccessShareLock)?;
-        Ok(OwnTable { relation: relation.releasing(pg_sys::AccessShareLock), columns })
+        Ok(OwnTable { relation: relation.releasing(), columns })
     }
 
     /// Whether the table exists. It may be missing before the extension is updated, or a user may have created another

@@ -14,7 +14,9 @@
 use pgrx::pg_sys;
 
 use super::index_functions;
-use super::lookup::{CatalogRow, attribute_type, base_type, element_type, operator_function, type_kind, volatility};
+use super::lookup::{
+    CatalogRow, attribute_type, base_type, element_type, operator_function, type_entry, type_kind, volatility,
+};
 use super::node::Node;
 use super::relation::{IndexForm, OpenRelation, Relation};
 
@@ -103,8 +105,7 @@ fn type_is_plain(type_oid: pg_sys::Oid) -> bool {
 /// Are the functions plain with which the type cache compares and hashes values? They need not be the type's own.
 fn is_compared_plainly(type_oid: pg_sys::Oid) -> bool {
     const WANTED: u32 = pg_sys::TYPECACHE_EQ_OPR | pg_sys::TYPECACHE_CMP_PROC | pg_sys::TYPECACHE_HASH_PROC;
-    // SAFETY: a guarded catalog lookup; an entry of the type cache stays.
-    let entry = unsafe { *pg_sys::lookup_type_cache(type_oid, WANTED.cast_signed()) };
+    let entry = type_entry(type_oid, WANTED);
     let equals = if entry.eq_opr == pg_sys::InvalidOid { entry.eq_opr } else { operator_function(entry.eq_opr) };
     [equals, entry.cmp_proc, entry.hash_proc]
         .into_iter()

@@ -1,5 +1,7 @@
 //! The planner's data about a query and its relations, as callbacks receive it.
 
+use std::ptr::null_mut;
+
 use pgrx::pg_sys;
 
 use super::call::calls;
@@ -64,6 +66,10 @@ impl<'a> Planner<'a> {
             = truncate_useless_pathkeys(self, rel, keys);
         /// Invalidates the plan when the function is replaced. Guarded.
         pub fn depend(self, function: pg_sys::Oid) = record_plan_function_dependency(self, function);
+        fn evaluation(self, cost: &mut pg_sys::QualCost, condition: Node<'_>) = cost_qual_eval_node(cost, condition, self);
+        fn calling(self, function: pg_sys::Oid, cost: &mut pg_sys::QualCost) = add_function_cost(self, function, (null_mut()), cost);
+        fn selectivity(self, conditions: NodeList<'a, pg_sys::RestrictInfo>) -> f64
+            = clauselist_selectivity(self, conditions, 0, (pg_sys::JoinType::JOIN_INNER), (null_mut()));
     }
 
     /// Whether the query reads only this relation. Guarded.
@@ -75,8 +81,7 @@ impl<'a> Planner<'a> {
     /// The cost of a condition for each row. Guarded.
     pub fn cost_of_row(self, condition: Node<'_>) -> f64 {
         let mut cost = pg_sys::QualCost::default();
-        // SAFETY: a guarded call.
-        unsafe { pg_sys::cost_qual_eval_node(&raw mut cost, condition.as_ptr(), self.as_ptr()) };
+        self.evaluation(&mut cost, condition);
         cost.per_tuple
     }
 
@@ -100,8 +105,7 @@ impl<'a> Planner<'a> {
     /// The cost of one call of a function. Guarded.
     pub fn function_cost(self, function: pg_sys::Oid) -> f64 {
         let mut cost = pg_sys::QualCost::default();
-        // SAFETY: a guarded call.
-        unsafe { pg_sys::add_function_cost(self.as_ptr(), function, std::ptr::null_mut(), &raw mut cost) };
+        self.calling(function, &mut cost);
         cost.per_tuple
     }
 }
@@ -120,25 +124,24 @@ impl<'a> PlannedRelation<'a> {
     }
 
     /// Sets the number of rows, before and after the conditions, and the number of pages. Guarded.
-    pub fn set_size(self, root: Planner<'_>, tuples: f64, pages: u32) {
-        // SAFETY: guarded calls on the relation's conditions; nothing else uses it.
-        unsafe {
-            let rel = self.as_ptr();
-            (*rel).tuples = pg_sys::clamp_row_est(tuples);
-            (*rel).pages = pages;
-            let (none, join) = (std::ptr::null_mut(), pg_sys::JoinType::JOIN_INNER);
-            let share = pg_sys::clauselist_selectivity(root.as_ptr(), (*rel).baserestrictinfo, 0, join, none);
-            (*rel).rows = pg_sys::clamp_row_est((*rel).tuples * share);
-        }
+    pub fn set_size(self, root: Planner<'a>, tuples: f64, pages: u32) {
+        let tuples = clamped_rows(tuples);
+        // SAFETY: nothing else uses the relation.
+        unsafe { ((*self.as_ptr()).tuples, (*self.as_ptr()).pages) = (tuples, pages) };
+        let rows = clamped_rows(tuples * root.selectivity(self.conditions()));
+        // SAFETY: as above.
+        unsafe { (*self.as_ptr()).rows = rows };
+    }
+
+    // SAFETY: the planner's data, and a setting.
+    calls! {
+        fn workers_for(self, pages: f64) -> i32
+            = compute_parallel_worker(self, pages, (-1.0), (pg_sys::max_parallel_workers_per_gather));
     }
 
     /// The number of workers for a parallel scan of the relation. Guarded.
     pub fn workers(self) -> i32 {
-        // SAFETY: a guarded call, and a setting.
-        unsafe {
-            let most = pg_sys::max_parallel_workers_per_gather;
-            pg_sys::compute_parallel_worker(self.as_ptr(), f64::from(self.pages), -1.0, most)
-        }
+        self.workers_for(f64::from(self.pages))
     }
 
     /// Adds a path for a scan. Guarded.
@@ -211,7 +214,12 @@ impl<'a> Node<'a, pg_sys::Path> {
 
 /// The conditions of clauses, without those that are constant (`extract_actual_clauses`). Guarded.
 pub fn conditions<'a>(clauses: NodeList<'a, pg_sys::RestrictInfo>) -> NodeList<'a> {
-    let clauses: NodeList<'_, _> = clauses.iter().collect();
-    // SAFETY: a guarded call on a list of clauses only, which returns a list of expressions.
-    unsafe { NodeList::from_raw(pg_sys::extract_actual_clauses(clauses.as_ptr(), false)) }
+    actual_clauses(clauses.iter().collect())
+}
+
+// SAFETY: a number, and a list of clauses only, which `conditions` has made.
+calls! {
+    /// A number of rows as the planner has it. Guarded.
+    pub fn clamped_rows(rows: f64) -> f64 = clamp_row_est(rows);
+    fn actual_clauses<'a>(clauses: NodeList<'a, pg_sys::RestrictInfo>) -> NodeList<'a> = extract_actual_clauses(clauses, false);
 }

@@ -21,9 +21,6 @@ use super::compat::{attributes, has_generated, is_virtual};
 use super::handle::Handle;
 use super::node::{Node, NodeList};
 use super::server_text::from_server;
-use super::unguarded as c;
-
-const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock.cast_signed();
 
 /// A relation that is open and locked as long as `'a`. Equal handles are of one relation.
 pub type Relation<'a> = Handle<'a, pg_sys::RelationData>;
@@ -147,39 +144,20 @@ impl<'a> Relation<'a> {
         pub fn count_inserted(self, rows: i64) = pgstat_count_heap_insert(self, rows);
         /// Whether AFTER triggers of the relation are queued. Guarded.
         pub fn has_queued_triggers(self) -> bool = AfterTriggerPendingOnRel((self.oid()));
-        fn pages_of(self, fork: pg_sys::ForkNumber::Type) -> u32 = RelationGetNumberOfBlocksInFork(self, fork);
-    }
-
-    /// The number of pages of the main fork. Guarded.
-    pub fn pages(self) -> u32 {
-        self.pages_of(pg_sys::ForkNumber::MAIN_FORKNUM)
-    }
-
-    /// Returns the OIDs of the relation and of all its descendants, each of which gets this lock. Guarded.
-    pub fn with_descendants(self, lock: u32) -> Vec<pg_sys::Oid> {
-        let oid = self.oid();
-        // SAFETY: a guarded call, whose closure owns nothing, returns a list of OIDs.
-        unsafe {
-            let list = c::guard(|| c::find_all_inheritors(oid, lock.cast_signed(), std::ptr::null_mut()));
-            NodeList::<pg_sys::Node>::from_raw(list).oids().collect()
-        }
+        /// The number of pages of the main fork. Guarded.
+        pub fn pages(self) -> u32 = RelationGetNumberOfBlocksInFork(self, (pg_sys::ForkNumber::MAIN_FORKNUM));
+        /// Returns the OIDs of the relation and of all its descendants, each of which gets this lock. Guarded.
+        pub fn with_descendants(self, lock: u32) -> Vec<pg_sys::Oid>
+            = find_all_inheritors((self.oid()), (lock.cast_signed()), (std::ptr::null_mut())) unguarded;
+        /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
+        pub fn partition_bound(self) -> NodeList<'a> = RelationGetPartitionQual(self) unguarded;
+        /// Gives the predicate locks of an index to its table. Guarded.
+        pub fn move_predicate_locks(self) = TransferPredicateLocksToHeapRelation(self) unguarded;
     }
 
     /// Returns the OIDs of the relations that this one is a partition of, directly or through others. Guarded.
     pub fn ancestors(self) -> Vec<pg_sys::Oid> {
         if self.form().relispartition { ancestors_of(self.oid()) } else { Vec::new() }
-    }
-
-    /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
-    pub fn partition_bound(self) -> NodeList<'a> {
-        // SAFETY: the relation is open, and the closure owns nothing. It returns a list of expressions, or null.
-        unsafe { NodeList::from_raw(c::guard(|| c::RelationGetPartitionQual(self.as_ptr()))) }
-    }
-
-    /// Gives the predicate locks of an index to its table (`TransferPredicateLocksToHeapRelation`). Guarded.
-    pub fn move_predicate_locks(self) {
-        // SAFETY: the relation is open, and the closure owns nothing.
-        unsafe { c::guard(|| c::TransferPredicateLocksToHeapRelation(self.as_ptr())) }
     }
 
     /// Returns copies of an index's expressions and of its predicate. Guarded.
@@ -233,10 +211,15 @@ impl<'a> Relation<'a> {
     }
 }
 
-/// The relations that a partition belongs to, directly or through others. Guarded.
-pub fn ancestors_of(oid: pg_sys::Oid) -> Vec<pg_sys::Oid> {
-    // SAFETY: a guarded call, whose closure owns nothing; this function owns the list of OIDs.
-    unsafe { NodeList::<pg_sys::Node>::from_raw(c::guard(|| c::get_partition_ancestors(oid))) }.oids().collect()
+// SAFETY: the first function looks into the catalogs, and the others open relations, which `Drop` or `close` closes.
+calls! {
+    /// The relations that a partition belongs to, directly or through others. Guarded.
+    pub fn ancestors_of(oid: pg_sys::Oid) -> Vec<pg_sys::Oid> = get_partition_ancestors(oid) unguarded;
+    fn opened(oid: pg_sys::Oid, lock: u32) -> Relation<'static> = relation_open(oid, (lock.cast_signed()));
+    fn opened_if_there(oid: pg_sys::Oid, lock: u32) -> Option<Relation<'static>> = try_relation_open(oid, (lock.cast_signed()));
+    fn opened_named(name: Node<'_, pg_sys::RangeVar>, lock: u32) -> Relation<'static>
+        = table_openrv(name, (lock.cast_signed()));
+    fn referenced(oid: pg_sys::Oid) -> Option<Relation<'static>> = RelationIdGetRelation(oid);
 }
 
 /// What pg_index says of an index.
@@ -263,23 +246,20 @@ pub struct IndexForm {
 #[derive(Debug)]
 pub struct OpenRelation {
     relation: Relation<'static>,
-    /// Released with the relation; NoLock if the transaction keeps the lock.
-    released: pg_sys::LOCKMODE,
+    /// The lock that was taken with the relation, or NoLock.
+    lock: u32,
+    releases_lock: bool,
 }
 
 impl OpenRelation {
     /// Opens a relation of any kind, and keeps the lock. Guarded.
     pub fn open(oid: pg_sys::Oid, lock: u32) -> OpenRelation {
-        // SAFETY: a guarded call, which returns an open relation. It is closed by Drop.
-        let relation = unsafe { Relation::from_raw(pg_sys::relation_open(oid, lock.cast_signed())) };
-        OpenRelation { relation, released: NO_LOCK }
+        OpenRelation { relation: opened(oid, lock), lock, releases_lock: false }
     }
 
     /// Opens the table or view that a statement names, and keeps the lock. Guarded.
     pub fn named(name: Node<'_, pg_sys::RangeVar>, lock: u32) -> OpenRelation {
-        // SAFETY: a guarded call with a name, which returns an open relation. It is closed by Drop.
-        let relation = unsafe { Relation::from_raw(pg_sys::table_openrv(name.as_ptr(), lock.cast_signed())) };
-        OpenRelation { relation, released: NO_LOCK }
+        OpenRelation { relation: opened_named(name, lock), lock, releases_lock: false }
     }
 
     /// Opens a relation of which this process has a lock. Guarded.
@@ -289,14 +269,12 @@ impl OpenRelation {
 
     /// Opens a relation, and keeps the lock. None if the relation does not exist. Guarded.
     pub fn find(oid: pg_sys::Oid, lock: u32) -> Option<OpenRelation> {
-        // SAFETY: a guarded call, which returns an open relation or null.
-        let relation = unsafe { Relation::or_null(pg_sys::try_relation_open(oid, lock.cast_signed())) };
-        relation.map(|relation| OpenRelation { relation, released: NO_LOCK })
+        opened_if_there(oid, lock).map(|relation| OpenRelation { relation, lock, releases_lock: false })
     }
 
-    /// Releases this lock with the relation.
-    pub fn releasing(mut self, lock: u32) -> OpenRelation {
-        self.released = lock.cast_signed();
+    /// Releases the lock with the relation, if it was taken with it.
+    pub fn releasing(mut self) -> OpenRelation {
+        self.releases_lock = true;
         self
     }
 
@@ -313,8 +291,9 @@ impl OpenRelation {
 impl Drop for OpenRelation {
     fn drop(&mut self) {
         if !std::thread::panicking() {
+            let released = if self.releases_lock { self.lock } else { pg_sys::NoLock };
             // SAFETY: a guarded call; opened by this value, whose handles have ended.
-            unsafe { pg_sys::relation_close(self.relation.as_ptr(), self.released) }
+            unsafe { pg_sys::relation_close(self.relation.as_ptr(), released.cast_signed()) }
         }
     }
 }
@@ -338,8 +317,7 @@ impl KeptRelation {
     /// Takes a reference to a relation; None if the relation does not exist. This process has a lock of the relation, or
     /// of the table of an index. Guarded.
     pub fn referenced(oid: pg_sys::Oid) -> Option<KeptRelation> {
-        // SAFETY: a guarded call, which returns a relation that is open until `close`, or null.
-        unsafe { Relation::or_null(pg_sys::RelationIdGetRelation(oid)) }.map(KeptRelation)
+        referenced(oid).map(KeptRelation)
     }
 
     pub fn get(&self) -> Relation<'_> {
@@ -348,7 +326,7 @@ impl KeptRelation {
 
     /// Closes the relation, and keeps the lock. Guarded.
     pub fn close(self) {
-        drop(OpenRelation { relation: self.0, released: NO_LOCK });
+        drop(OpenRelation { relation: self.0, lock: pg_sys::NoLock, releases_lock: false });
     }
 }
 
@@ -365,16 +343,15 @@ impl<'a> TupleDesc<'a> {
         /// A copy with constraints, and with the values of columns that a row is too short for. Otherwise as
         /// [`TupleDesc::copied`].
         pub fn copied_with_constraints<'b>(self) -> TupleDesc<'b> = CreateTupleDescCopyConstr(self);
+        fn find(row: Node<'_>, descriptor: &mut Option<TupleDesc<'a>>) -> u32
+            = get_expr_result_type(row, (std::ptr::null_mut()), descriptor);
     }
 
     /// The descriptor of the rows that an expression of a composite type returns; None if it returns any rows. Guarded.
     pub fn of_expression(row: Node<'a>) -> Option<TupleDesc<'a>> {
-        let mut descriptor: pg_sys::TupleDesc = std::ptr::null_mut();
-        // SAFETY: a guarded call, which returns a descriptor or null.
-        unsafe {
-            pg_sys::get_expr_result_type(row.as_ptr(), std::ptr::null_mut(), &raw mut descriptor);
-            TupleDesc::or_null(descriptor)
-        }
+        let mut descriptor = None;
+        TupleDesc::find(row, &mut descriptor);
+        descriptor
     }
 
     /// The descriptor of rows with these columns. Guarded; in the current memory context, which outlives the handle.

@@ -9,8 +9,9 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::call::{calls, variables};
+use super::compat;
 use super::database::{cluster, database};
-use super::lookup::CatalogRow;
+use super::lookup::{CatalogRow, function_name, relation_name};
 use super::server_text::from_server;
 use super::session_state::SessionState;
 
@@ -53,14 +54,21 @@ calls! {
     /// The server's answer whether a role has privileges on a column. Guarded.
     pub fn column_privileges(relation: pg_sys::Oid, column: i16, role: pg_sys::Oid, privileges: pg_sys::AclMode) -> pg_sys::AclResult::Type
         = pg_attribute_aclcheck(relation, column, role, privileges);
-    /// Raises the server's error about a right on an object. Guarded.
-    pub fn refuse(answer: pg_sys::AclResult::Type, kind: pg_sys::ObjectType::Type, name: &CStr) = aclcheck_error(answer, kind, name);
     /// Does a role have the privileges of another one? Guarded.
     pub fn has_privileges(member: pg_sys::Oid, role: pg_sys::Oid) -> bool = has_privs_of_role(member, role);
     fn check(relation: pg_sys::Oid, role: pg_sys::Oid, privileges: pg_sys::AclMode) -> pg_sys::AclResult::Type
         = pg_class_aclcheck(relation, role, privileges);
+    fn check_columns(relation: pg_sys::Oid, role: pg_sys::Oid, privileges: pg_sys::AclMode) -> pg_sys::AclResult::Type
+        = pg_attribute_aclcheck_all(relation, role, privileges, (pg_sys::AclMaskHow::ACLMASK_ANY));
     fn role_named(name: &CStr, missing_ok: bool) -> pg_sys::Oid = get_role_oid(name, missing_ok);
-    fn name_of(role: pg_sys::Oid, missing_ok: bool) -> Option<CString> = GetUserNameFromId(role, missing_ok);
+    /// A role's name, if the role exists. Guarded.
+    pub fn existing_role_name(role: pg_sys::Oid) -> Option<CString> = GetUserNameFromId(role, true);
+    /// Whether the current code runs as the owner of a table, and must have no effects that last. Guarded.
+    pub fn is_restricted() -> bool = InSecurityRestrictedOperation();
+    /// The user that SET ROLE or the session has chosen, whatever function runs. Guarded.
+    pub fn outer_user() -> pg_sys::Oid = GetOuterUserId();
+    fn kind_of(relation: pg_sys::Oid) -> u8 = get_rel_relkind(relation);
+    fn object_kind(relation_kind: i8) -> pg_sys::ObjectType::Type = get_relkind_objtype(relation_kind);
 }
 
 variables! {
@@ -95,46 +103,22 @@ pub fn require(relation: pg_sys::Oid, privilege: u32) {
 /// Raises unless the current user has a privilege on a relation, or on one of its columns. Guarded.
 pub fn require_some(relation: pg_sys::Oid, privilege: u32) {
     let (user, privilege) = (current_user(), privilege as pg_sys::AclMode);
-    // SAFETY: guarded catalog lookups.
-    let [all, any] = unsafe {
-        let any = pg_sys::AclMaskHow::ACLMASK_ANY;
-        [
-            pg_sys::pg_class_aclcheck(relation, user, privilege),
-            pg_sys::pg_attribute_aclcheck_all(relation, user, privilege, any),
-        ]
-    };
-    if ![all, any].contains(&pg_sys::AclResult::ACLCHECK_OK) {
+    let all = check(relation, user, privilege);
+    if ![all, check_columns(relation, user, privilege)].contains(&pg_sys::AclResult::ACLCHECK_OK) {
         refuse_right(relation, all);
     }
 }
 
-/// Whether the current code runs as the owner of a table, and must have no effects that last. Guarded.
-pub fn is_restricted() -> bool {
-    // SAFETY: a guarded call, which reads a variable of this process.
-    unsafe { pg_sys::InSecurityRestrictedOperation() }
-}
-
-/// The user that SET ROLE or the session has chosen, whatever function runs. Guarded.
-pub fn outer_user() -> pg_sys::Oid {
-    // SAFETY: a guarded call without arguments.
-    unsafe { pg_sys::GetOuterUserId() }
-}
-
 /// Raises the server's error about a right on a relation that the current user lacks. Guarded.
 pub fn refuse_right(relation: pg_sys::Oid, answer: pg_sys::AclResult::Type) {
-    // SAFETY: guarded calls with the name of a relation, or null.
-    unsafe {
-        let object = pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation));
-        pg_sys::aclcheck_error(answer, object, pg_sys::get_rel_name(relation));
-    }
+    compat::refuse(answer, object_kind(kind_of(relation).cast_signed()), relation_name(relation).as_deref());
 }
 
 /// Raises unless the current user may call a function of this kind. Guarded.
 pub fn require_execute(function: pg_sys::Oid, kind: pg_sys::ObjectType::Type) {
-    let answer = super::compat::may_execute(function);
+    let answer = compat::may_execute(function);
     if answer != pg_sys::AclResult::ACLCHECK_OK {
-        // SAFETY: guarded calls with the name of a function, or null.
-        unsafe { pg_sys::aclcheck_error(answer, kind, pg_sys::get_func_name(function)) };
+        compat::refuse(answer, kind, function_name(function).as_deref());
     }
 }
 
@@ -146,10 +130,10 @@ pub fn applies_changes() -> bool {
 /// Returns the reason why a role cannot connect to this database; None if it can. Guarded.
 pub fn cannot_connect(role: pg_sys::Oid) -> Option<NoSession> {
     let Some(row) = CatalogRow::<pg_sys::FormData_pg_authid>::find(role) else { return Some(NoSession::Role) };
-    if !row.rolcanlogin && !super::compat::WORKERS_BYPASS_LOGIN {
+    if !row.rolcanlogin && !compat::WORKERS_BYPASS_LOGIN {
         return Some(NoSession::Login);
     }
-    (!super::compat::may_connect(database(), role)).then_some(NoSession::Connect)
+    (!compat::may_connect(database(), role)).then_some(NoSession::Connect)
 }
 
 /// Why a role cannot connect.
@@ -168,11 +152,6 @@ pub fn owner_here(owner: pg_sys::Oid, name: &CStr, of_cluster: i64) -> pg_sys::O
         return owner;
     }
     role_named(name, true)
-}
-
-/// A role's name, if the role exists. Guarded.
-pub fn existing_role_name(role: pg_sys::Oid) -> Option<CString> {
-    name_of(role, true)
 }
 
 /// A role's name, for a stored row; empty if there is no such role. Guarded.

@@ -40,6 +40,7 @@ use pg_bulk_storage::id_range::{IdRange, Position, Rule};
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::compat;
+use super::database::{assign_transaction, require_writes};
 use super::lookup::{CatalogForm, CatalogRow};
 use super::role::privileges;
 use super::team::Shareable;
@@ -121,14 +122,11 @@ impl Sequence {
         }
         let rights = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
         let denied = check_rights && privileges(oid, rights) != pg_sys::AclResult::ACLCHECK_OK;
-        // SAFETY: guarded calls; the relation is open.
-        unsafe {
-            if !relation.is_own_temporary() {
-                pg_sys::PreventCommandIfReadOnly(c"nextval()".as_ptr());
-            }
-            if compat::needs_wal(relation) {
-                pg_sys::GetTopTransactionId();
-            }
+        if !relation.is_own_temporary() {
+            require_writes(c"nextval()");
+        }
+        if compat::needs_wal(relation) {
+            assign_transaction();
         }
         let temporary = relation.persistence() == pg_sys::RELPERSISTENCE_TEMP;
         Ok(Sequence { parameters: Parameters { oid, rule: rule_of(oid)?, temporary }, name, denied })
@@ -195,8 +193,7 @@ impl Sequence {
         if compat::needs_wal(relation) {
             // The commit of a transaction with an id flushes WAL and waits for standbys. Here and not below, because it
             // may fail.
-            // SAFETY: a guarded call.
-            unsafe { pg_sys::GetTopTransactionId() };
+            assign_transaction();
         }
         self.on_page(relation, |position| {
             let range = IdRange::after(position, &self.parameters.rule, n);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys;
 
-use super::call::variables;
+use super::call::{calls, variables};
 
 /// CPU usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,20 +89,24 @@ pub struct WorkerUsage {
     cpu: Cpu,
 }
 
+// SAFETY: plain data.
+calls! {
+    fn end(buffers: &mut pg_sys::BufferUsage, wal: &mut pg_sys::WalUsage) = InstrEndParallelQuery(buffers, wal);
+    fn add(buffers: &mut pg_sys::BufferUsage, wal: &mut pg_sys::WalUsage) = InstrAccumParallelQuery(buffers, wal);
+}
+
 impl WorkerUsage {
     /// Store the usage of this worker, which has finished its work. Guarded.
     pub fn end(&mut self) {
         self.cpu = Cpu::now();
-        // SAFETY: a guarded call on plain data.
-        unsafe { pg_sys::InstrEndParallelQuery(&raw mut self.buffers, &raw mut self.wal) };
+        end(&mut self.buffers, &mut self.wal);
     }
 
     /// Add the usage of workers to this process's, and return their CPU usage. Guarded.
     pub fn add_up(usages: &mut [WorkerUsage]) -> Cpu {
         let mut all = Cpu::default();
         for usage in usages {
-            // SAFETY: a guarded call on plain data.
-            unsafe { pg_sys::InstrAccumParallelQuery(&raw mut usage.buffers, &raw mut usage.wal) };
+            add(&mut usage.buffers, &mut usage.wal);
             all.add(usage.cpu);
         }
         all

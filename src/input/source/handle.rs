@@ -12,6 +12,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 
 use super::supply::Supply;
 use crate::error::{Error, Result};
+use crate::server::background::{reset_latch, wait_on_latch_or_socket};
 use crate::server::points::{point, point_errno};
 
 /// An open descriptor.
@@ -102,13 +103,9 @@ impl Handle {
     fn wait(&self) -> Result<()> {
         let events = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_EXIT_ON_PM_DEATH;
         loop {
-            // SAFETY: guarded calls on this process's latch and an open descriptor.
-            let happened = unsafe {
-                pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as c_int, self.fd, -1, pg_sys::PG_WAIT_EXTENSION)
-            };
+            let happened = wait_on_latch_or_socket(events, self.fd);
             if happened.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
-                // SAFETY: as above.
-                unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
+                reset_latch();
                 check_for_interrupts!();
             }
             if happened.cast_unsigned() & pg_sys::WL_SOCKET_READABLE != 0 {

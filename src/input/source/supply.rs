@@ -12,7 +12,7 @@ use std::rc::Rc;
 use pgrx::{check_for_interrupts, pg_sys};
 
 use crate::error::Result;
-use crate::server::compat;
+use crate::server::role::require_execute;
 
 /// lo_get(oid, bigint, integer) (pg_proc.dat)
 const LO_GET: u32 = 3459;
@@ -59,14 +59,7 @@ impl LargeObject {
     /// Raise the server's error if it does not exist or the current user may not read it. Guarded.
     pub fn check(&self) {
         // OidFunctionCall does not check the privilege to execute the function.
-        let answer = compat::may_execute(LO_GET.into());
-        if answer != pg_sys::AclResult::ACLCHECK_OK {
-            // SAFETY: guarded calls.
-            unsafe {
-                let name = pg_sys::get_func_name(LO_GET.into());
-                pg_sys::aclcheck_error(answer, pg_sys::ObjectType::OBJECT_FUNCTION, name);
-            }
-        }
+        require_execute(LO_GET.into(), pg_sys::ObjectType::OBJECT_FUNCTION);
         portion(self.oid, 0, None, &mut []);
     }
 }

@@ -16,7 +16,7 @@ use crate::rows::row::RowArrays;
 use crate::server::column_set::ColumnSet;
 use crate::server::expression::Expression;
 use crate::server::memory_context::MemoryContext;
-use crate::server::node::NodeList;
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::{OpenRelation, Relation};
 use crate::server::result_relation::{ResultRelation, new_result_relation};
 use crate::server::slot::{ExprContext, Slot};
@@ -148,7 +148,7 @@ fn make(
         }
         let memory = MemoryContext::of_query(estate);
         let entered = memory.enter();
-        compat::init_range_table(estate, relation.as_ptr(), inserted);
+        compat::init_range_table(Node::from_raw(estate).unwrap_unchecked(), relation, inserted);
         let target = new_result_relation();
         pg_sys::ExecInitResultRelation(estate, target, 1);
         compat::check_valid_result_rel(target);

@@ -142,7 +142,7 @@ fn may_see_keys(relation: Relation<'_>, index: pg_sys::Oid) -> bool {
     // An expression has no right of its own.
     let sees = |attnum: i16| attnum != 0 && right(attnum) == OK;
     let sees_table = || privileges(table, pg_sys::ACL_SELECT) == OK;
-    let index = || OpenRelation::open(index, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock);
+    let index = || OpenRelation::open(index, pg_sys::AccessShareLock).releasing();
     !has_policies(table) && (sees_table() || index().get().key_columns().into_iter().all(sees))
 }
 

@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::rejects::line;
 use super::{Sniffed, SniffedColumn};
 use crate::input::pattern::{self, without_escapes};
-use crate::server::lookup::quoted;
+use crate::server::lookup::{self, quoted};
 use crate::server::option_value::OptionValue;
 use crate::server::server_text::{clipped, from_server};
 
@@ -49,9 +49,7 @@ pub fn identifier(name: &[u8]) -> Vec<u8> {
 
 /// A string literal for SQL. Guarded.
 fn literal(value: &[u8]) -> Vec<u8> {
-    let value = c_string(value);
-    // SAFETY: a guarded call that returns a copy.
-    unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(value.as_ptr())) }.to_bytes().to_vec()
+    lookup::literal(&c_string(value)).into_bytes()
 }
 
 /// A table name for this file: the file's name without directories and endings. For a pattern, the name of the innermost

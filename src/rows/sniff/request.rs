@@ -2,6 +2,8 @@
 //!
 //! Each option of COPY is checked as COPY would, by itself and together with the guessed ones.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
 
 use super::NAMES;
@@ -9,6 +11,7 @@ use super::proposal::c_string;
 use crate::error::Result;
 use crate::rows::copy_options::Draft;
 use crate::rows::copy_options::field_options::strings;
+use crate::server::call::calls;
 use crate::server::option_value::{Caller, OptionValue, invalid, text};
 
 /// Bytes of the sample by default.
@@ -77,16 +80,19 @@ impl Request {
     }
 }
 
+// SAFETY: a string and a variable. No hint is asked for.
+calls! {
+    fn parse_bytes(value: &CStr, bytes: &mut i32) -> bool
+        = parse_int(value, bytes, (pg_sys::GUC_UNIT_BYTE.cast_signed()), (std::ptr::null_mut()));
+}
+
 /// Read the size of the sample: `all`, or a number of bytes, with an optional unit. Guarded.
 fn amount(value: &str) -> Result<Amount> {
     if value.eq_ignore_ascii_case("all") {
         return Ok(Amount::All);
     }
-    let (mut bytes, mut hint) = (0, std::ptr::null());
-    let string = c_string(value.as_bytes());
-    let unit = pg_sys::GUC_UNIT_BYTE.cast_signed();
-    // SAFETY: a guarded call with a string, which fills its arguments.
-    let is_number = unsafe { pg_sys::parse_int(string.as_ptr(), &raw mut bytes, unit, &raw mut hint) };
+    let mut bytes = 0;
+    let is_number = parse_bytes(&c_string(value.as_bytes()), &mut bytes);
     match u64::try_from(bytes) {
         Ok(bytes @ 1..) if is_number => Ok(Amount::Bytes(bytes)),
         _ => Err(invalid(format!("sample \"{value}\" not recognized"))

@@ -35,16 +35,17 @@ pub fn icu_collator(collation: pg_sys::Oid) -> Option<*const c_void> {
     }
 }
 
+// SAFETY: looks into the catalogs.
+#[cfg(not(feature = "pg18"))]
+crate::server::call::calls! {
+    /// Whether a collation orders strings by their bytes. Guarded.
+    pub fn collates_bytes(collation: pg_sys::Oid) -> bool = lc_collate_is_c(collation) unguarded;
+}
+
 /// Whether a collation orders strings by their bytes. Guarded.
+#[cfg(feature = "pg18")]
 pub fn collates_bytes(collation: pg_sys::Oid) -> bool {
-    // SAFETY: guarded calls; looks into the catalogs.
-    unsafe {
-        #[cfg(not(feature = "pg18"))]
-        return c::guard(|| c::lc_collate_is_c(collation));
-        #[cfg(feature = "pg18")]
-        return {
-            let locale = c::guard(|| c::pg_newlocale_from_collation(collation)).cast::<Locale>();
-            !locale.is_null() && (*locale).is_c[0]
-        };
-    }
+    // SAFETY: looks into the catalogs. Null, or such a struct.
+    unsafe { c::guard(|| c::pg_newlocale_from_collation(collation)).cast::<Locale>().as_ref() }
+        .is_some_and(|locale| locale.is_c[0])
 }

@@ -7,6 +7,7 @@ use pg_bulk_storage::page::PAGE_SIZE;
 use pgrx::pg_sys;
 
 use super::Locator;
+use crate::server::call::calls;
 use crate::server::locked_page::{ExclusivePage, LockedPage};
 use crate::server::relation::Relation;
 use crate::server::unguarded as c;
@@ -77,18 +78,26 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// `reindex_index` without a statement of the user. Guarded, outside of parallel mode.
-pub fn reindex_index(index: pg_sys::Oid, persistence: u8) {
-    use crate::server::unguarded::{guard, reindex_index};
-    let params = pg_sys::ReindexParams::default();
-    let persistence = persistence.cast_signed();
-    // SAFETY: a guarded call, which only reads the parameters; the closure owns nothing.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        guard(|| reindex_index(index, false, persistence, (&raw const params).cast_mut()));
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        guard(|| reindex_index(std::ptr::null(), index, false, persistence, &raw const params));
-    }
+// SAFETY: OIDs, which the functions check. They only read the parameters.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+calls! {
+    /// `reindex_index` without a statement of the user. Guarded, outside of parallel mode.
+    pub fn reindex_index(index: pg_sys::Oid, persistence: u8)
+        = reindex_index(index, false, (persistence.cast_signed()), (&mut pg_sys::ReindexParams::default()));
+    /// `reindex_relation` without a statement of the user, for a table that is locked exclusively. Guarded, outside of
+    /// parallel mode.
+    pub fn reindex_relation(relid: pg_sys::Oid, flags: i32) -> bool
+        = reindex_relation(relid, flags, (&mut pg_sys::ReindexParams::default()));
+}
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+calls! {
+    /// `reindex_index` without a statement of the user. Guarded, outside of parallel mode.
+    pub fn reindex_index(index: pg_sys::Oid, persistence: u8) = reindex_index(
+        (std::ptr::null()), index, false, (persistence.cast_signed()), (&pg_sys::ReindexParams::default()));
+    /// `reindex_relation` without a statement of the user, for a table that is locked exclusively. Guarded, outside of
+    /// parallel mode.
+    pub fn reindex_relation(relid: pg_sys::Oid, flags: i32) -> bool
+        = reindex_relation((std::ptr::null()), relid, flags, (&pg_sys::ReindexParams::default()));
 }
 
 /// Copies a block of a main fork, found by its locator (`ReadBufferWithoutRelcache`). Guarded.
@@ -165,20 +174,6 @@ pub fn extend_to(relation: Relation<'_>, block: u32) {
     unsafe {
         let smgr = pg_sys::RelationGetSmgr(relation.as_ptr());
         pg_sys::smgrextend(smgr, pg_sys::ForkNumber::MAIN_FORKNUM, block, zeroes.0.as_mut_ptr().cast(), false);
-    }
-}
-
-/// `reindex_relation` without a statement of the user, for a table that is locked exclusively. Guarded, outside of
-/// parallel mode.
-pub fn reindex_relation(relid: pg_sys::Oid, flags: i32) {
-    use crate::server::unguarded::{guard, reindex_relation};
-    let params = pg_sys::ReindexParams::default();
-    // SAFETY: a guarded call, which only reads the parameters; the closure owns nothing.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        guard(|| reindex_relation(relid, flags, (&raw const params).cast_mut()));
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        guard(|| reindex_relation(std::ptr::null(), relid, flags, &raw const params));
     }
 }
 

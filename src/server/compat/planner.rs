@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use crate::server::call::calls;
 use crate::server::node::Node;
 
 /// Whether a plan node prunes its children at run time.
@@ -79,9 +80,7 @@ pub fn is_constant(class: Node<'_, pg_sys::EquivalenceClass>) -> bool {
 pub fn ordering_of(operator: pg_sys::Oid) -> Option<(pg_sys::Oid, pg_sys::Oid, i16)> {
     let (mut family, mut input) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     let mut strategy = 0;
-    // SAFETY: a guarded catalog lookup.
-    let orders =
-        unsafe { pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut input, &raw mut strategy) };
+    let orders = orders(operator, &mut family, &mut input, &mut strategy);
     #[cfg(feature = "pg18")]
     let strategy = strategy as i16;
     orders.then_some((family, input, strategy))
@@ -95,10 +94,28 @@ pub fn canonical_pathkey<'a>(
     strategy: i16,
     nulls_first: bool,
 ) -> Node<'a, pg_sys::PathKey> {
-    // SAFETY: a guarded call, which returns a pathkey. The strategy is an int up to 17, and an enum with equal values from
-    // 18 on.
-    unsafe {
-        let key = pg_sys::make_canonical_pathkey(root.as_ptr(), class.as_ptr(), family, strategy as _, nulls_first);
-        Node::from_raw(key).unwrap_unchecked()
-    }
+    canonical(root, class, family, strategy, nulls_first)
+}
+
+// Strategies are numbers up to 17, and from 18 on an enum with equal values.
+#[cfg(not(feature = "pg18"))]
+type OrderStrategy = i16;
+#[cfg(not(feature = "pg18"))]
+type PathStrategy = i32;
+#[cfg(feature = "pg18")]
+type OrderStrategy = pg_sys::CompareType::Type;
+#[cfg(feature = "pg18")]
+type PathStrategy = OrderStrategy;
+
+// SAFETY: a lookup in the catalogs; the planner's own structures, of which it makes a pathkey.
+calls! {
+    fn orders(operator: pg_sys::Oid, family: &mut pg_sys::Oid, input: &mut pg_sys::Oid, strategy: &mut OrderStrategy) -> bool
+        = get_ordering_op_properties(operator, family, input, strategy);
+    fn canonical<'a>(
+        root: Node<'a, pg_sys::PlannerInfo>,
+        class: Node<'a, pg_sys::EquivalenceClass>,
+        family: pg_sys::Oid,
+        strategy: i16,
+        nulls_first: bool
+    ) -> Node<'a, pg_sys::PathKey> = make_canonical_pathkey(root, class, family, (strategy as PathStrategy), nulls_first);
 }

@@ -1,14 +1,27 @@
 //! Rights to relations. They are stored in the range table entry up to 15, and in RTEPermissionInfo from 16 on.
 
-use pgrx::pg_sys;
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, NodeTag};
 
 use crate::server::call::calls;
 use crate::server::column_set::ColumnSet;
+use crate::server::lookup::ForeignServer;
+use crate::server::node::make::node;
+use crate::server::node::{Node, NodeList};
 use crate::server::relation::Relation;
 
-// SAFETY: reads a variable of this process.
+// SAFETY: a variable of this process, lookups in the catalogs, and a name that is copied.
 calls! {
     fn current_user() -> pg_sys::Oid = GetUserId();
+    #[cfg(feature = "pg15")]
+    fn is_owner(relid: pg_sys::Oid, role: pg_sys::Oid) -> bool = pg_class_ownercheck(relid, role);
+    #[cfg(not(feature = "pg15"))]
+    fn is_owner(relid: pg_sys::Oid, role: pg_sys::Oid) -> bool
+        = object_ownercheck((pg_sys::RelationRelationId), relid, role);
+    /// Raises the server's error about a right on an object with this name. Guarded.
+    pub fn refuse(answer: pg_sys::AclResult::Type, kind: pg_sys::ObjectType::Type, name: Option<&CStr>)
+        = aclcheck_error(answer, kind, name);
 }
 
 /// The server's answer whether a role has a privilege on an object of a catalog (`object_aclcheck`). Guarded.
@@ -31,13 +44,7 @@ fn access(catalog: pg_sys::Oid, object: pg_sys::Oid, role: pg_sys::Oid, privileg
 
 /// Whether the current user is the owner of the relation or has the owner's privileges. Guarded.
 pub fn owns_relation(relid: pg_sys::Oid) -> bool {
-    // SAFETY: a guarded catalog lookup.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        return pg_sys::pg_class_ownercheck(relid, current_user());
-        #[cfg(not(feature = "pg15"))]
-        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relid, current_user());
-    }
+    is_owner(relid, current_user())
 }
 
 /// Whether a role may connect to a database. Guarded.
@@ -49,11 +56,7 @@ pub fn may_connect(database: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 pub fn check_server_usage(server: pg_sys::Oid, role: pg_sys::Oid) {
     let result = access(pg_sys::ForeignServerRelationId, server, role, pg_sys::ACL_USAGE);
     if result != pg_sys::AclResult::ACLCHECK_OK {
-        // SAFETY: guarded calls; a foreign server has a name.
-        unsafe {
-            let name = (*pg_sys::GetForeignServer(server)).servername;
-            pg_sys::aclcheck_error(result, pg_sys::ObjectType::OBJECT_FOREIGN_SERVER, name);
-        }
+        refuse(result, pg_sys::ObjectType::OBJECT_FOREIGN_SERVER, Some(&ForeignServer::find(server).name));
     }
 }
 
@@ -164,46 +167,74 @@ pub struct Rights {
     pub selected: ColumnSet,
 }
 
+/// Range table entries, and from 16 on the rights that they require.
+type RangeTable = (NodeList<'static, pg_sys::RangeTblEntry>, NodeList<'static>);
+
+/// A range table with one relation that is the target of an INSERT into these columns. Guarded.
+fn range_table(relation: Relation<'_>, inserted: ColumnSet, rights: Rights) -> RangeTable {
+    let mut required = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
+    if rights.selects {
+        required |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
+    }
+    let entry = pg_sys::RangeTblEntry {
+        type_: NodeTag::T_RangeTblEntry,
+        rtekind: pg_sys::RTEKind::RTE_RELATION,
+        relid: relation.oid(),
+        relkind: relation.kind().cast_signed(),
+        rellockmode: pg_sys::RowExclusiveLock.cast_signed(),
+        #[cfg(feature = "pg15")]
+        requiredPerms: required,
+        #[cfg(feature = "pg15")]
+        insertedCols: inserted.as_ptr(),
+        #[cfg(feature = "pg15")]
+        selectedCols: rights.selected.as_ptr(),
+        #[cfg(not(feature = "pg15"))]
+        perminfoindex: 1,
+        ..Default::default()
+    };
+    #[cfg(feature = "pg15")]
+    let infos = NodeList::EMPTY;
+    #[cfg(not(feature = "pg15"))]
+    let infos = {
+        let info = pg_sys::RTEPermissionInfo {
+            type_: NodeTag::T_RTEPermissionInfo,
+            relid: relation.oid(),
+            requiredPerms: required,
+            insertedCols: inserted.as_ptr(),
+            selectedCols: rights.selected.as_ptr(),
+            ..Default::default()
+        };
+        // SAFETY: the fields of such a node.
+        [unsafe { node(info) }.node()].into_iter().collect()
+    };
+    // SAFETY: the fields of an entry.
+    ([unsafe { node(entry) }].into_iter().collect(), infos)
+}
+
+// SAFETY: range tables that are made here, and an executor state, which keeps them.
+calls! {
+    #[cfg(feature = "pg15")]
+    fn check(table: RangeTable) -> bool = ExecCheckRTPerms((table.0), true);
+    #[cfg(not(feature = "pg15"))]
+    fn check(table: RangeTable) -> bool = ExecCheckPermissions((table.0), (table.1), true);
+    #[cfg(feature = "pg15")]
+    fn keep(estate: Node<'_, pg_sys::EState>, table: RangeTable) = ExecInitRangeTable(estate, (table.0));
+    #[cfg(any(feature = "pg16", feature = "pg17"))]
+    fn keep(estate: Node<'_, pg_sys::EState>, table: RangeTable) = ExecInitRangeTable(estate, (table.0), (table.1));
+    #[cfg(feature = "pg18")]
+    fn keep(estate: Node<'_, pg_sys::EState>, table: RangeTable)
+        = ExecInitRangeTable(estate, (table.0), (table.1), (pg_sys::bms_make_singleton(1)));
+}
+
 /// Raises an error unless the current user may INSERT into these columns and has `rights`. A hook may keep the sets. Guarded.
 pub fn check_insert_rights(relation: Relation<'_>, inserted: ColumnSet, rights: Rights) {
-    use pg_sys::NodeTag::T_RangeTblEntry;
-    use pgrx::{AllocatedByRust, PgBox, PgList};
+    check(range_table(relation, inserted, rights));
+}
 
-    let mut wanted = pg_sys::AclMode::from(pg_sys::ACL_INSERT);
-    if rights.selects {
-        wanted |= pg_sys::AclMode::from(pg_sys::ACL_SELECT);
-    }
-    // SAFETY: guarded calls; each node has the type of its tag.
-    unsafe {
-        let mut entry = PgBox::<pg_sys::RangeTblEntry, AllocatedByRust>::alloc_node(T_RangeTblEntry);
-        entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
-        entry.relid = relation.oid();
-        entry.relkind = relation.kind().cast_signed();
-        entry.rellockmode = pg_sys::RowExclusiveLock.cast_signed();
-        let mut table = PgList::<pg_sys::RangeTblEntry>::new();
-        #[cfg(feature = "pg15")]
-        {
-            entry.requiredPerms = wanted;
-            entry.insertedCols = inserted.as_ptr();
-            entry.selectedCols = rights.selected.as_ptr();
-            table.push(entry.into_pg());
-            pg_sys::ExecCheckRTPerms(table.into_pg(), true);
-        }
-        #[cfg(not(feature = "pg15"))]
-        {
-            use pg_sys::NodeTag::T_RTEPermissionInfo;
-            entry.perminfoindex = 1;
-            let mut info = PgBox::<pg_sys::RTEPermissionInfo, AllocatedByRust>::alloc_node(T_RTEPermissionInfo);
-            info.relid = entry.relid;
-            info.requiredPerms = wanted;
-            info.insertedCols = inserted.as_ptr();
-            info.selectedCols = rights.selected.as_ptr();
-            table.push(entry.into_pg());
-            let mut infos = PgList::<pg_sys::RTEPermissionInfo>::new();
-            infos.push(info.into_pg());
-            pg_sys::ExecCheckPermissions(table.into_pg(), infos.into_pg(), true);
-        }
-    }
+/// `ExecInitRangeTable` for one relation that is the target of an INSERT (DoCopy). Guarded.
+pub fn init_range_table(estate: Node<'_, pg_sys::EState>, relation: Relation<'_>, inserted: &[i16]) {
+    let rights = Rights { selects: false, selected: ColumnSet::EMPTY };
+    keep(estate, range_table(relation, inserted.iter().copied().collect(), rights));
 }
 
 /// Restricts the search path to safe schemas until a nest level of settings ends, before code of `owner` runs for

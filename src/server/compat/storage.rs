@@ -4,7 +4,7 @@ use pg_bulk_storage::page::Page;
 use pgrx::pg_sys;
 
 use super::version::MAJOR;
-use crate::server::call::{calls, variables};
+use crate::server::call::{calls, passed, variables};
 use crate::server::relation::Relation;
 
 const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
@@ -118,25 +118,25 @@ pub fn relation_path(relation: Relation<'_>) -> Option<std::ffi::CString> {
     }
 }
 
-/// `log_smgrcreate`, for a fork that was just created. Guarded.
-pub fn log_smgrcreate(relation: Relation<'_>, fork: pg_sys::ForkNumber::Type) {
-    use crate::server::unguarded as c;
-    let locator = locator(relation);
-    // SAFETY: the locator is copied; the closure owns nothing.
-    unsafe { c::guard(|| c::log_smgrcreate(&raw const locator, fork)) };
+// SAFETY: the locator is copied.
+calls! {
+    /// `log_smgrcreate`, for a fork that was just created. Guarded.
+    pub fn log_smgrcreate(relation: Relation<'_>, fork: pg_sys::ForkNumber::Type)
+        = log_smgrcreate((&locator(relation)), fork) unguarded;
 }
 
-/// `PageSetChecksumInplace`, for the block that a page is going to be.
-pub fn set_checksum(page: &mut Page, block: u32) {
-    // SAFETY: a page.
-    unsafe { pg_sys::PageSetChecksumInplace(page.0.as_mut_ptr().cast(), block) };
+// SAFETY: the page is borrowed as long.
+passed! {
+    &mut Page => pg_sys::Page = |page| page.0.as_mut_ptr().cast();
 }
 
-/// `log_newpage` of a page of the main fork with the standard layout. Guarded.
-pub fn log_newpage(relation: Relation<'_>, block: u32, page: &mut Page) -> pg_sys::XLogRecPtr {
-    let mut locator = locator(relation);
-    // SAFETY: a guarded call, which copies the locator.
-    unsafe { pg_sys::log_newpage(&raw mut locator, MAIN, block, page.0.as_mut_ptr().cast(), true) }
+// SAFETY: a page, and a locator, which is copied.
+calls! {
+    /// `PageSetChecksumInplace`, for the block that a page is going to be.
+    pub fn set_checksum(page: &mut Page, block: u32) = PageSetChecksumInplace(page, block);
+    /// `log_newpage` of a page of the main fork with the standard layout. Guarded.
+    pub fn log_newpage(relation: Relation<'_>, block: u32, page: &mut Page) -> pg_sys::XLogRecPtr
+        = log_newpage((&mut locator(relation)), (MAIN), block, page, true);
 }
 
 /// `log_newpages` for pages of the main fork with the standard layout, each with its block. Sets their LSN. Guarded,

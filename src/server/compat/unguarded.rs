@@ -2,7 +2,7 @@
 //! others, states the rules, and re-exports these.
 #![allow(non_snake_case)]
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use pgrx::pg_sys;
 
@@ -101,34 +101,6 @@ unsafe extern "C-unwind" {
         arbiters: *mut pg_sys::List,
         only_summarizing: bool,
     ) -> *mut pg_sys::List;
-    /// index.c.
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    pub fn reindex_index(
-        index: pg_sys::Oid,
-        skip_checks: bool,
-        persistence: c_char,
-        params: *mut pg_sys::ReindexParams,
-    );
-    /// index.c.
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    pub fn reindex_index(
-        statement: *const pg_sys::ReindexStmt,
-        index: pg_sys::Oid,
-        skip_checks: bool,
-        persistence: c_char,
-        params: *const pg_sys::ReindexParams,
-    );
-    /// index.c.
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    pub fn reindex_relation(relid: pg_sys::Oid, flags: c_int, params: *mut pg_sys::ReindexParams) -> bool;
-    /// index.c.
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    pub fn reindex_relation(
-        statement: *const pg_sys::ReindexStmt,
-        relid: pg_sys::Oid,
-        flags: c_int,
-        params: *const pg_sys::ReindexParams,
-    ) -> bool;
     /// execIndexing.c. Waits for other transactions; returns false on a conflict with another row.
     #[cfg(not(feature = "pg18"))]
     pub fn ExecCheckIndexConstraints(

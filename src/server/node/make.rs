@@ -1,11 +1,13 @@
 //! Makes nodes in the current memory context. All functions are guarded.
 
-use std::ffi::CStr;
-use std::marker::PhantomData;
+use std::ffi::{CStr, c_char};
+use std::ptr::null_mut;
 
-use pgrx::pg_sys::{self, NodeTag};
+use pgrx::pg_sys::{self, CoercionForm, NodeTag, RawParseMode};
 
 use super::{Node, NodeList, Tagged};
+use crate::server::call::calls;
+use crate::server::handle::Handle;
 use crate::server::relation::TupleDesc;
 
 /// A node with these fields.
@@ -22,18 +24,37 @@ pub unsafe fn node<'a, T>(fields: T) -> Node<'a, T> {
     }
 }
 
-pub fn string<'a>(text: &CStr) -> Node<'a, pg_sys::String> {
-    // SAFETY: guarded calls, which copy the string and return a node.
-    unsafe { Node::known(pg_sys::makeString(pg_sys::pstrdup(text.as_ptr())).cast()) }
+/// A string of the server.
+type Text<'a> = Handle<'a, c_char>;
+
+// SAFETY: expressions, strings and lists of this tree, of which the functions make nodes. A function is looked up.
+calls! {
+    fn text<'a>(text: &CStr) -> Text<'a> = pstrdup(text);
+    fn string_of<'a>(text: Text<'a>) -> Node<'a, pg_sys::String> = makeString(text);
+    fn entry_of<'a>(value: Node<'a>, number: i16, name: Option<Text<'a>>) -> Node<'a, pg_sys::TargetEntry>
+        = makeTargetEntry(value, number, name, false);
+    fn null_of<'a>(kind: pg_sys::Oid, typmod: i32, collation: pg_sys::Oid) -> Node<'a> = makeNullConst(kind, typmod, collation);
+    fn result_of(function: pg_sys::Oid) -> pg_sys::Oid = get_func_rettype(function);
+    fn call_of<'a>(function: pg_sys::Oid, kind: pg_sys::Oid, arguments: NodeList<'a>) -> Node<'a, pg_sys::FuncExpr>
+        = makeFuncExpr(function, kind, arguments, (pg_sys::InvalidOid), (pg_sys::InvalidOid), (EXPLICIT_CALL));
+    fn from<'a>(places: NodeList<'a, pg_sys::RangeTblRef>) -> Node<'a, pg_sys::FromExpr> = makeFromExpr(places, (null_mut()));
+    fn alias<'a>(name: &CStr, columns: NodeList<'a, pg_sys::String>) -> Node<'a, pg_sys::Alias> = makeAlias(name, columns);
+    /// Parses statements.
+    pub fn parsed<'a>(text: &CStr) -> NodeList<'a, pg_sys::RawStmt> = raw_parser(text, (RawParseMode::RAW_PARSE_DEFAULT));
+    /// A target list of these expressions, each once (`add_to_flat_tlist`).
+    pub fn targets<'a>(expressions: NodeList<'a>) -> NodeList<'a, pg_sys::TargetEntry>
+        = add_to_flat_tlist((null_mut()), expressions);
+}
+
+const EXPLICIT_CALL: CoercionForm::Type = CoercionForm::COERCE_EXPLICIT_CALL;
+
+pub fn string<'a>(name: &CStr) -> Node<'a, pg_sys::String> {
+    string_of(text(name))
 }
 
 /// An entry of a target list with this number, from 1.
-pub fn target<'a, T>(value: Node<'a, T>, number: i16, name: Option<&CStr>) -> Node<'a, pg_sys::TargetEntry> {
-    // SAFETY: guarded calls, which copy the name and return a node.
-    unsafe {
-        let name = name.map_or(std::ptr::null_mut(), |name| pg_sys::pstrdup(name.as_ptr()));
-        Node::known(pg_sys::makeTargetEntry(value.as_ptr().cast(), number, name, false))
-    }
+pub fn target<'a>(value: Node<'a>, number: i16, name: Option<&CStr>) -> Node<'a, pg_sys::TargetEntry> {
+    entry_of(value, number, name.map(text))
 }
 
 /// NULL of an attribute's type; of integer for a dropped one.
@@ -43,8 +64,7 @@ pub fn null<'a>(attribute: &pg_sys::FormData_pg_attribute) -> Node<'a> {
     } else {
         (attribute.atttypid, attribute.atttypmod, attribute.attcollation)
     };
-    // SAFETY: a guarded call, which returns a node.
-    unsafe { Node::known(pg_sys::makeNullConst(kind, typmod, collation).cast()) }
+    null_of(kind, typmod, collation)
 }
 
 /// A column of the relation with this index of the range table.
@@ -59,12 +79,7 @@ pub fn variable<'a>(
 
 /// A call of a function with these arguments.
 pub fn call<'a>(function: pg_sys::Oid, arguments: NodeList<'a>) -> Node<'a, pg_sys::FuncExpr> {
-    let (none, form) = (pg_sys::InvalidOid, pg_sys::CoercionForm::COERCE_EXPLICIT_CALL);
-    // SAFETY: guarded calls, which look the function up and return a node.
-    unsafe {
-        let kind = pg_sys::get_func_rettype(function);
-        Node::known(pg_sys::makeFuncExpr(function, kind, arguments.as_ptr(), none, none, form))
-    }
+    call_of(function, result_of(function), arguments)
 }
 
 /// A value of this type that the context has, in which the expression runs.
@@ -84,18 +99,6 @@ pub fn is_not_null<'a>(value: Node<'a>) -> Node<'a, pg_sys::NullTest> {
     unsafe { node(fields) }
 }
 
-/// Parses statements.
-pub fn parsed<'a>(text: &CStr) -> NodeList<'a, pg_sys::RawStmt> {
-    // SAFETY: a guarded call with a string, which returns a list of statements.
-    unsafe { NodeList::from_raw(pg_sys::raw_parser(text.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT)) }
-}
-
-/// A target list of these expressions, each once (`add_to_flat_tlist`).
-pub fn targets<'a>(expressions: NodeList<'a>) -> NodeList<'a, pg_sys::TargetEntry> {
-    // SAFETY: a guarded call on a list of expressions, which makes a list of entries.
-    unsafe { NodeList::from_raw(pg_sys::add_to_flat_tlist(std::ptr::null_mut(), expressions.as_ptr())) }
-}
-
 /// A target list of all attributes of a relation: NULL for dropped ones.
 pub fn columns<'a>(relation: i32, descriptor: TupleDesc<'_>) -> NodeList<'a, pg_sys::TargetEntry> {
     let column = |form: &pg_sys::FormData_pg_attribute| {
@@ -110,20 +113,20 @@ pub fn columns<'a>(relation: i32, descriptor: TupleDesc<'_>) -> NodeList<'a, pg_
 /// A SELECT of these columns, from at most one relation.
 pub fn select<'a>(
     targets: NodeList<'a, pg_sys::TargetEntry>,
-    from: Option<Node<'a, pg_sys::RangeTblEntry>>,
+    table: Option<Node<'a, pg_sys::RangeTblEntry>>,
     has_sublinks: bool,
     has_sets: bool,
 ) -> Node<'a, pg_sys::Query> {
-    // SAFETY: the fields of a reference and of a query; a guarded call.
+    // SAFETY: the fields of a reference and of a query.
     unsafe {
         let place = pg_sys::RangeTblRef { type_: NodeTag::T_RangeTblRef, rtindex: 1 };
-        let places: NodeList<'_, _> = from.map(|_| node(place)).into_iter().collect();
+        let places: NodeList<'_, _> = table.map(|_| node(place)).into_iter().collect();
         node(pg_sys::Query {
             type_: NodeTag::T_Query,
             commandType: pg_sys::CmdType::CMD_SELECT,
             canSetTag: true,
-            jointree: pg_sys::makeFromExpr(places.as_ptr(), std::ptr::null_mut()),
-            rtable: from.into_iter().collect::<NodeList<'_, _>>().as_ptr(),
+            jointree: from(places).as_ptr(),
+            rtable: table.into_iter().collect::<NodeList<'_, _>>().as_ptr(),
             targetList: targets.as_ptr(),
             hasSubLinks: has_sublinks,
             hasTargetSRFs: has_sets,
@@ -140,11 +143,9 @@ unsafe fn entry<'a>(
     names: NodeList<'_, pg_sys::String>,
     fields: pg_sys::RangeTblEntry,
 ) -> Node<'a, pg_sys::RangeTblEntry> {
-    // SAFETY: the fields of an entry; a guarded call with a string.
-    unsafe {
-        let eref = pg_sys::makeAlias(c"query".as_ptr(), names.as_ptr());
-        node(pg_sys::RangeTblEntry { type_: NodeTag::T_RangeTblEntry, eref, inFromCl: true, ..fields })
-    }
+    let eref = alias(c"query", names).as_ptr();
+    // SAFETY: the fields of an entry.
+    unsafe { node(pg_sys::RangeTblEntry { type_: NodeTag::T_RangeTblEntry, eref, inFromCl: true, ..fields }) }
 }
 
 /// A query in FROM.
@@ -159,20 +160,16 @@ pub fn subquery<'a>(below: Node<'a, pg_sys::Query>) -> Node<'a, pg_sys::RangeTbl
 /// VALUES in FROM: lists of expressions, with the types of `columns`.
 pub fn values<'a>(rows: NodeList<'a, pg_sys::List>, columns: &[Node<'a>]) -> Node<'a, pg_sys::RangeTblEntry> {
     let names = columns.iter().map(|_| string(c"column")).collect();
-    let mut fields = pg_sys::RangeTblEntry {
+    let fields = pg_sys::RangeTblEntry {
         rtekind: pg_sys::RTEKind::RTE_VALUES,
         values_lists: rows.as_ptr(),
+        coltypes: columns.iter().map(|column| column.type_oid()).collect::<NodeList<'_>>().as_ptr(),
+        coltypmods: columns.iter().map(|column| column.typmod()).collect::<NodeList<'_>>().as_ptr(),
+        colcollations: columns.iter().map(|_| pg_sys::InvalidOid).collect::<NodeList<'_>>().as_ptr(),
         ..Default::default()
     };
-    // SAFETY: guarded calls on lists that are made here; the fields of VALUES.
-    unsafe {
-        for column in columns {
-            fields.coltypes = pg_sys::lappend_oid(fields.coltypes, column.type_oid());
-            fields.coltypmods = pg_sys::lappend_int(fields.coltypmods, column.typmod());
-            fields.colcollations = pg_sys::lappend_oid(fields.colcollations, pg_sys::InvalidOid);
-        }
-        entry(names, fields)
-    }
+    // SAFETY: the fields of VALUES.
+    unsafe { entry(names, fields) }
 }
 
 /// Makes a list. Guarded.
@@ -185,18 +182,29 @@ impl<'a, T: Tagged> FromIterator<Node<'a, T>> for NodeList<'a, T> {
 /// Makes a list with null for None. Guarded.
 impl<'a, T: Tagged> FromIterator<Option<Node<'a, T>>> for NodeList<'a, T> {
     fn from_iter<I: IntoIterator<Item = Option<Node<'a, T>>>>(nodes: I) -> Self {
-        let pointers = nodes.into_iter().map(|node| node.map_or(std::ptr::null_mut(), Node::as_ptr));
-        // SAFETY: guarded calls on a list that is made here.
-        let list = pointers.fold(std::ptr::null_mut(), |list, node| unsafe { pg_sys::lappend(list, node.cast()) });
-        NodeList(list, PhantomData)
+        nodes.into_iter().fold(NodeList::EMPTY, |list, node| list.with(node.map(Node::node)))
     }
 }
 
 /// Makes a list of integers. Guarded.
 impl FromIterator<i32> for NodeList<'_> {
     fn from_iter<I: IntoIterator<Item = i32>>(numbers: I) -> Self {
-        // SAFETY: guarded calls on a list that is made here.
-        let append = |list, number| unsafe { pg_sys::lappend_int(list, number) };
-        NodeList(numbers.into_iter().fold(std::ptr::null_mut(), append), PhantomData)
+        numbers.into_iter().fold(NodeList::EMPTY, NodeList::with_int)
+    }
+}
+
+/// Makes a list of OIDs. Guarded.
+impl FromIterator<pg_sys::Oid> for NodeList<'_> {
+    fn from_iter<I: IntoIterator<Item = pg_sys::Oid>>(oids: I) -> Self {
+        oids.into_iter().fold(NodeList::EMPTY, NodeList::with_oid)
+    }
+}
+
+impl<'a, T: Tagged> NodeList<'a, T> {
+    // SAFETY: a list that is made here, of elements of one kind.
+    calls! {
+        fn with(self, node: Option<Node<'a>>) -> NodeList<'a, T> = lappend(self, node);
+        fn with_int(self, number: i32) -> NodeList<'a, T> = lappend_int(self, number);
+        fn with_oid(self, oid: pg_sys::Oid) -> NodeList<'a, T> = lappend_oid(self, oid);
     }
 }

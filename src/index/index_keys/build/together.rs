@@ -287,7 +287,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_index_worker(segment: *mut pg_sys::dsm_s
     // SAFETY: the server passes the arguments.
     let team = unsafe { Worker::<BuildTask>::join(segment, toc) }.or_raise();
     let [relation, index] = [team.task().relation, team.task().index]
-        .map(|oid| OpenRelation::open(oid, pg_sys::AccessShareLock).releasing(pg_sys::AccessShareLock));
+        .map(|oid| OpenRelation::open(oid, pg_sys::AccessShareLock).releasing());
     match shape(relation.get(), index.get()).map(|shape| shape.keys) {
         Some(KeyForm::Words(keys)) => match keys.width() {
             Width::Narrow => build_in_worker::<u64>(index.get(), &team, &keys),

@@ -236,7 +236,7 @@ fn build_index(heap: Relation<'_>, build: &IndexBuild, builder: u32) {
     pgrx::check_for_interrupts!();
     point!("team.build");
     let began = Instant::now();
-    let index = OpenRelation::open(build.index, WORKERS_LOCK).releasing(WORKERS_LOCK);
+    let index = OpenRelation::open(build.index, WORKERS_LOCK).releasing();
     let relation = index.get().as_ptr();
     let memory = MemoryContext::current().child(c"pg_bulk index");
     let entered = memory.enter();
@@ -271,7 +271,7 @@ pub unsafe extern "C-unwind" fn pg_bulk_team_worker(segment: *mut pg_sys::dsm_se
     unsafe {
         keeping_fields(|| {
             let team = Worker::<RebuildTask>::join(segment, toc).or_raise();
-            let heap = OpenRelation::open(team.task().relation, WORKERS_LOCK).releasing(WORKERS_LOCK);
+            let heap = OpenRelation::open(team.task().relation, WORKERS_LOCK).releasing();
             let builder = u32::try_from(team.number).unwrap_or(0) + 1;
             point!("team.worker");
             as_owner(heap.get(), || build_all(heap.get(), &team, builder, true));

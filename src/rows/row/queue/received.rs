@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::input::encoding::{Encodings, Treatment, client_encoding};
 use crate::rows::column::{Column, Taken};
 use crate::server::copy_errors;
+use crate::server::lookup::{binary_type_input, prepare_function};
 use crate::server::unguarded;
 
 /// Make the fields of these columns binary. Guarded; memory as in [`Column::of_relation`].
@@ -35,12 +36,9 @@ pub fn receive(columns: &mut [Column], encodings: &Encodings) {
 impl Column {
     /// Make the fields of this column binary.
     fn receive(&mut self, charset: Charset, utf8: bool) {
-        // SAFETY: guarded catalog lookups that fill their arguments.
-        unsafe {
-            let mut function = pg_sys::InvalidOid;
-            pg_sys::getTypeBinaryInputInfo(self.type_oid, &raw mut function, &raw mut self.input.typioparam);
-            pg_sys::fmgr_info(function, &raw mut self.input.function);
-        }
+        let mut function = pg_sys::InvalidOid;
+        binary_type_input(self.type_oid, &mut function, &mut self.input.typioparam);
+        prepare_function(function, &mut self.input.function);
         self.input.wants_null = !self.input.function.fn_strict;
         self.decoder = None;
         self.input.is_receive = true;
