@@ -274,6 +274,7 @@ calls! {
     pub fn can_assign(given: pg_sys::Oid, wanted: pg_sys::Oid) -> bool
         = can_coerce_type(1, (&given), (&wanted), (pg_sys::CoercionContext::COERCION_ASSIGNMENT));
     /// The length of a type's values, and whether they are passed by value.
+    #[cfg(feature = "points")]
     pub fn type_layout(type_oid: pg_sys::Oid, length: &mut i16, by_value: &mut bool) = get_typlenbyval(type_oid, length, by_value);
     /// The function that writes a value, and whether values have a variable length.
     pub fn type_output(type_oid: pg_sys::Oid, function: &mut pg_sys::Oid, is_varlena: &mut bool)

@@ -237,6 +237,21 @@ pub fn init_range_table(estate: Node<'_, pg_sys::EState>, relation: Relation<'_>
     keep(estate, range_table(relation, inserted.iter().copied().collect(), rights));
 }
 
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe extern "C-unwind" {
+    /// guc.c. In parallel mode, only with an action that a nest level reverts.
+    fn set_config_option(
+        name: *const std::ffi::c_char,
+        value: *const std::ffi::c_char,
+        context: pg_sys::GucContext::Type,
+        source: pg_sys::GucSource::Type,
+        action: pg_sys::GucAction::Type,
+        changes: bool,
+        level: std::ffi::c_int,
+        is_reload: bool,
+    ) -> std::ffi::c_int;
+}
+
 /// Restricts the search path to safe schemas until a nest level of settings ends, before code of `owner` runs for
 /// `user`. From 17 on, maintenance commands do this (`RestrictSearchPath`). In older versions only owners run
 /// maintenance commands, with search paths of their own. A load may be run by another user. With that user's search
@@ -254,7 +269,7 @@ pub unsafe fn restrict_search_path(user: pg_sys::Oid, owner: pg_sys::Oid) {
         c::RestrictSearchPath();
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         if !c::has_privs_of_role(user, owner) {
-            c::set_config_option(
+            set_config_option(
                 c"search_path".as_ptr(),
                 c"pg_catalog, pg_temp".as_ptr(),
                 pg_sys::GucContext::PGC_USERSET,

@@ -32,17 +32,6 @@ unsafe extern "C-unwind" {
     pub fn geterrcode() -> c_int;
     /// elog.c. Writes the error that was just caught to the log.
     pub fn EmitErrorReport();
-    /// guc.c. In parallel mode, only with an action that a nest level reverts.
-    pub fn set_config_option(
-        name: *const c_char,
-        value: *const c_char,
-        context: pg_sys::GucContext::Type,
-        source: pg_sys::GucSource::Type,
-        action: pg_sys::GucAction::Type,
-        changes: bool,
-        level: c_int,
-        is_reload: bool,
-    ) -> c_int;
     /// timeout.c. Raises nothing.
     pub fn disable_all_timeouts(keep_indicators: bool);
 }
