@@ -197,6 +197,5 @@ impl Column {
 
 /// Prepares the attribute's default for execution, as BeginCopyFrom does. Guarded.
 pub fn default_expression(relation: Relation<'_>, attribute: usize) -> Option<Expression> {
-    let attnum = relation.descriptor().attribute(attribute)?.attnum;
-    column_default(relation, attnum.into()).map(Expression::planned)
+    column_default(relation, attribute).map(Expression::planned)
 }

@@ -10,8 +10,6 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys;
 use pgrx::pg_sys::PgTryBuilder;
 
-use crate::server::lookup::{binary_type_input, prepare_function, type_input, type_layout};
-
 /// A type's input function, or its receive function.
 pub struct Input {
     function: pg_sys::FmgrInfo,
@@ -38,10 +36,13 @@ impl Input {
         let (mut id, mut typioparam) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
         let mut function = pg_sys::FmgrInfo::default();
         let (mut length, mut by_value) = (0, false);
-        let find = if is_received { binary_type_input } else { type_input };
-        find(oid, &mut id, &mut typioparam);
-        prepare_function(id, &mut function);
-        type_layout(oid, &mut length, &mut by_value);
+        let find = if is_received { pg_sys::getTypeBinaryInputInfo } else { pg_sys::getTypeInputInfo };
+        // SAFETY: catalog lookups that fill their arguments.
+        unsafe {
+            find(oid, &raw mut id, &raw mut typioparam);
+            pg_sys::fmgr_info(id, &raw mut function);
+            pg_sys::get_typlenbyval(oid, &raw mut length, &raw mut by_value);
+        }
         Input { function, typioparam, typmod, length, by_value, memory: PgMemoryContexts::new("decoding trial") }
     }
 

@@ -273,17 +273,13 @@ calls! {
     /// Whether an expression of the first type can be assigned to a column of the second.
     pub fn can_assign(given: pg_sys::Oid, wanted: pg_sys::Oid) -> bool
         = can_coerce_type(1, (&given), (&wanted), (pg_sys::CoercionContext::COERCION_ASSIGNMENT));
-    /// The length of a type's values, and whether they are passed by value.
-    #[cfg(feature = "points")]
-    pub fn type_layout(type_oid: pg_sys::Oid, length: &mut i16, by_value: &mut bool) = get_typlenbyval(type_oid, length, by_value);
     /// The function that writes a value, and whether values have a variable length.
     pub fn type_output(type_oid: pg_sys::Oid, function: &mut pg_sys::Oid, is_varlena: &mut bool)
         = getTypeOutputInfo(type_oid, function, is_varlena);
     /// The function of an explicit cast, if the result says that there is one.
     pub fn explicit_cast(to: pg_sys::Oid, from: pg_sys::Oid, function: &mut pg_sys::Oid) -> pg_sys::CoercionPathType::Type
         = find_coercion_pathway(to, from, (pg_sys::CoercionContext::COERCION_EXPLICIT), function);
-    /// The default of a column, which the insert of a row evaluates; None for NULL.
-    pub fn column_default<'a>(relation: Relation<'_>, number: i32) -> Option<Node<'a>> = build_column_default(relation, number);
+    fn default_of<'a>(relation: Relation<'_>, number: i32) -> Option<Node<'a>> = build_column_default(relation, number);
     /// The type's function that reads text, and its type parameter.
     pub fn type_input(type_oid: pg_sys::Oid, function: &mut pg_sys::Oid, typioparam: &mut pg_sys::Oid)
         = getTypeInputInfo(type_oid, function, typioparam);
@@ -305,6 +301,11 @@ calls! {
         = get_atttypetypmodcoll(relation, number, kind, typmod, collation);
     /// The time now.
     pub fn now() -> pg_sys::TimestampTz = GetCurrentTimestamp();
+}
+
+/// The default of an attribute, which the insert of a row evaluates; None for NULL, or if there is no such attribute. Guarded.
+pub fn column_default<'a>(relation: Relation<'_>, attribute: usize) -> Option<Node<'a>> {
+    default_of(relation, relation.descriptor().attribute(attribute)?.attnum.into())
 }
 
 /// The name of a relation in a text of SQL.

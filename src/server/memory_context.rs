@@ -95,9 +95,8 @@ variables! {
 /// A context of the server's variables for transactions, which are null outside of one.
 fn in_transaction(context: pg_sys::MemoryContext) -> MemoryContext {
     // SAFETY: the context exists until the transaction ends.
-    unsafe { MemoryContext::or_null(context) }.unwrap_or_else(|| {
-        Error::new(pgrx::PgSqlErrorCode::ERRCODE_NO_ACTIVE_SQL_TRANSACTION, "there is no transaction").raise()
-    })
+    unsafe { MemoryContext::or_null(context) }
+        .unwrap_or_else(|| Error::new(pgrx::PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "there is no transaction").raise())
 }
 
 /// Restores the context that was current before.

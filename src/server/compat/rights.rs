@@ -232,7 +232,10 @@ pub fn check_insert_rights(relation: Relation<'_>, inserted: ColumnSet, rights: 
 }
 
 /// `ExecInitRangeTable` for one relation that is the target of an INSERT (DoCopy). Guarded.
-pub fn init_range_table(estate: Node<'_, pg_sys::EState>, relation: Relation<'_>, inserted: &[i16]) {
+///
+/// # Safety
+/// The state has no range table yet: the one that it gets replaces the arrays of relations.
+pub unsafe fn init_range_table(estate: Node<'_, pg_sys::EState>, relation: Relation<'_>, inserted: &[i16]) {
     let rights = Rights { selects: false, selected: ColumnSet::EMPTY };
     keep(estate, range_table(relation, inserted.iter().copied().collect(), rights));
 }
