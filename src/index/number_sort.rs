@@ -15,6 +15,9 @@ use crate::server::memory_context::MemoryContext;
 /// Most and least number of rows of a run that are written or read at once, between two checks for interrupts.
 const MOST_BLOCK: usize = 4096;
 const LEAST_BLOCK: usize = 64;
+/// Least and most memory of a sort, in kB. All runs are merged at once, so few rows in a run would make many runs, each with
+/// rows in memory. A longer run would be sorted for seconds without a check for interrupts. Tests need runs of few rows.
+const MEMORY: [i32; 2] = [if cfg!(feature = "points") { 0 } else { 1024 }, 256 * 1024];
 
 /// Rows of `N` numbers, which are returned in ascending order.
 #[derive(Debug)]
@@ -41,15 +44,16 @@ struct Run<const N: usize> {
     /// Where its unread rows are, and how many of them there are.
     place: Place,
     left: usize,
-    /// Rows that were read.
-    rows: std::vec::IntoIter<[u64; N]>,
+    /// Rows that were read, as they are in the file.
+    rows: std::vec::IntoIter<[[u8; size_of::<u64>()]; N]>,
 }
 
 impl<const N: usize> NumberSort<N> {
-    /// Creates a sort with `memory` kB. The current memory context must outlive it.
+    /// Creates a sort with `memory` kB, within limits. The current memory context must outlive it.
     pub fn new(memory: i32) -> NumberSort<N> {
+        let [least, most] = MEMORY;
         // While the vector grows, it takes half as much memory again.
-        let most = usize::try_from(memory).unwrap_or(0) * 1024 / 2 / size_of::<[u64; N]>();
+        let most = usize::try_from(memory.clamp(least, most)).unwrap_or(0) * 1024 / 2 / size_of::<[u64; N]>();
         let (few, runs, next) = (Vec::new(), Vec::new(), BinaryHeap::new());
         NumberSort { most, context: MemoryContext::current(), few, taken: 0, file: None, runs, next, count: 0 }
     }
@@ -106,17 +110,18 @@ impl<const N: usize> NumberSort<N> {
         let (Some(run), Some(file)) = (self.runs.get_mut(number), &self.file) else { return };
         if run.rows.as_slice().is_empty() {
             pgrx::check_for_interrupts!();
-            let mut numbers = vec![[[0; size_of::<u64>()]; N]; run.left.min(block)];
-            if !(file.go_to(run.place) && file.fill(numbers.as_flattened_mut().as_flattened_mut())) {
+            let mut rows = Vec::new();
+            rows.try_reserve_exact(run.left.min(block)).map_err(|_| out_of_memory()).or_raise();
+            rows.resize(run.left.min(block), [[0; size_of::<u64>()]; N]);
+            if !(file.go_to(run.place) && file.fill(rows.as_flattened_mut().as_flattened_mut())) {
                 let message = "could not read from temporary file: its rows are not as they were written";
                 Err::<(), _>(Error::new(Code::ERRCODE_DATA_CORRUPTED, message)).or_raise();
             }
             run.place = file.place();
-            run.left -= numbers.len();
-            let rows: Vec<_> = numbers.into_iter().map(|row| row.map(u64::from_ne_bytes)).collect();
+            run.left -= rows.len();
             run.rows = rows.into_iter();
         }
-        self.next.extend(run.rows.next().map(|row| Reverse((row, number))));
+        self.next.extend(run.rows.next().map(|row| Reverse((row.map(u64::from_ne_bytes), number))));
     }
 
     /// Frees the resources.

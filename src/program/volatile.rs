@@ -159,7 +159,7 @@ fn call_in_values(type_oid: pg_sys::Oid) -> Option<UserCall> {
     let operators = [entry.eq_opr, entry.lt_opr, entry.gt_opr].into_iter();
     let (mut output, mut is_varlena, mut to_json) = (pg_sys::InvalidOid, false, pg_sys::InvalidOid);
     type_output(type_oid, &mut output, &mut is_varlena);
-    // to_json and its like print a value by its cast to json.
+    // to_json and similar functions print a value by its cast to json.
     explicit_cast(pg_sys::JSONOID, type_oid, &mut to_json);
     let functions = [entry.cmp_proc, entry.hash_proc, entry.hash_extended_proc, output, to_json].into_iter();
     let operators = operators.filter(|&operator| operator != pg_sys::InvalidOid);

@@ -422,7 +422,7 @@ pub fn begin_transaction() -> ActiveSnapshot {
     ActiveSnapshot(())
 }
 
-/// Runs `work` in a transaction of its own. Handles are not sent, so none is the result. Guarded.
+/// Runs `work` in a transaction of its own. Handles cannot be sent, so none is the result; `work` must keep none elsewhere. Guarded.
 pub fn in_transaction<T: Send>(work: impl FnOnce() -> T) -> T {
     let snapshot = begin_transaction();
     let result = work();

@@ -33,7 +33,7 @@ variables! {
     /// The setting shared_buffers, in pages.
     pub fn shared_buffers() -> i32 = NBuffers;
     /// -1 in a leader.
-    fn worker_number() -> i32 = ParallelWorkerNumber;
+    pub(super) fn worker_number() -> i32 = ParallelWorkerNumber;
     fn is_transaction_read_only() -> bool = XactReadOnly;
     /// Whether pg_upgrade runs this server, which must not start processes by itself.
     pub fn is_upgrade() -> bool = IsBinaryUpgrade;

@@ -107,6 +107,7 @@ mod enabled {
 
     use crate::error::Error;
     use crate::server::call::variables;
+    use crate::server::database::worker_number;
     use crate::server::unguarded;
 
     /// Interval at which a waiting process looks at its command again.
@@ -207,7 +208,6 @@ mod enabled {
     }
 
     variables! {
-        fn worker_number() -> i32 = ParallelWorkerNumber;
         fn postmaster() -> i32 = PostmasterPid;
         fn interrupts_held_off() -> u32 = InterruptHoldoffCount;
         fn critical_sections() -> u32 = CritSectionCount;

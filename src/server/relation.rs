@@ -149,7 +149,7 @@ impl<'a> Relation<'a> {
         /// Returns the OIDs of the relation and of all its descendants, each of which gets this lock. Guarded.
         pub fn with_descendants(self, lock: u32) -> Vec<pg_sys::Oid>
             = find_all_inheritors((self.oid()), (lock.cast_signed()), (std::ptr::null_mut())) unguarded;
-        /// Returns the partition constraint; empty if the relation is no partition, or if there is none. Guarded.
+        /// Returns the partition constraint; empty without one, or if the relation is no partition. Guarded.
         pub fn partition_bound(self) -> NodeList<'a> = RelationGetPartitionQual(self) unguarded;
         /// Gives the predicate locks of an index to its table. Guarded.
         pub fn move_predicate_locks(self) = TransferPredicateLocksToHeapRelation(self) unguarded;

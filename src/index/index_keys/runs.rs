@@ -376,6 +376,7 @@ impl<F: KeyFamily> merge::Run<F> for RunReader<F> {
         while self.complete == 0 {
             let left = self.run.bytes.saturating_sub(self.read);
             if left == 0 && begun == 0 {
+                self.block.clear();
                 return Ok(());
             }
             if self.run.is_packed {
