@@ -76,7 +76,7 @@ pub fn upper_paths(
     let target = output.target().cost;
     let startup =
         input.baserestrictcost.startup + per_page * f64::from(input.pages) + per_tuple * rows + target.startup;
-    let calls: NodeList<'_> = to_numbers(&calls).collect();
+    let calls: NodeList<'_, i32> = to_numbers(&calls).collect();
     let private = [nodes.node(), calls.node(), quals.node()].into_iter().collect();
     let cost = Estimate { rows: 1.0, startup, total: startup + target.per_tuple };
     let by = if partial {

@@ -31,8 +31,8 @@ pub struct Aggregates {
 impl Aggregates {
     /// As lists for a plan. Guarded.
     fn to_lists<'a>(&self) -> NodeList<'a> {
-        let calls: NodeList<'_> = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list)).collect();
-        let columns: NodeList<'_> = self.columns.iter().copied().collect();
+        let calls: NodeList<'_, i32> = std::iter::once(i32::from(self.partial)).chain(to_numbers(&self.list)).collect();
+        let columns: NodeList<'_, i32> = self.columns.iter().copied().collect();
         [calls.node(), columns.node()].into_iter().collect()
     }
 
@@ -81,11 +81,11 @@ impl<'a> Private<'a> {
 
     /// Makes the private list of a plan. Guarded.
     pub fn to_list(&self) -> NodeList<'a> {
-        let [by_quals, besides]: [NodeList<'_>; 2] =
-            [&self.wanted.by_quals, &self.wanted.besides].map(|columns| columns.iter().copied().collect());
-        let order: NodeList<'_> = self.order.iter().copied().flat_map(Ordered::to_numbers).collect();
+        let order: Vec<i32> = self.order.iter().copied().flat_map(Ordered::to_numbers).collect();
+        let [by_quals, besides, order] = [&self.wanted.by_quals, &self.wanted.besides, &order]
+            .map(|numbers| numbers.iter().copied().collect::<NodeList<'_, i32>>().node());
         let aggregates = self.aggregates.as_ref().map_or(NodeList::EMPTY, Aggregates::to_lists);
-        [by_quals, besides, self.remarks, aggregates, order].map(NodeList::node).into_iter().collect()
+        [by_quals, besides, self.remarks.node(), aggregates.node(), order].into_iter().collect()
     }
 
     /// Makes the plan of a scan with these lists, of the relation with this index, or of none. Guarded.
@@ -121,5 +121,5 @@ pub fn elements(node: Option<Node<'_>>) -> NodeList<'_> {
 
 /// The elements of a list of integers; none for any other node.
 pub fn numbers(node: Node<'_>) -> Vec<i32> {
-    node.list::<pg_sys::Node>().ints().collect()
+    node.ints().collect()
 }

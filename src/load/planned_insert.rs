@@ -260,7 +260,7 @@ fn difference(
     let Some(modify) = modify.filter(|_| plan.subplans.is_null()) else {
         return unexpected;
     };
-    let target = modify.targets().ints().next().filter(|_| modify.targets().len() == 1);
+    let target = modify.targets().iter().next().filter(|_| modify.targets().len() == 1);
     let entry = target.and_then(|target| plan.rtable().get(usize::try_from(target - 1).ok()?));
     let is_plain = entry.is_some_and(|entry| entry.relid == relid)
         && modify.operation == pg_sys::CmdType::CMD_INSERT

@@ -173,10 +173,10 @@ fn call_for_types(node: Node<'_>) -> Option<UserCall> {
     // Arrays, rows and ranges from text, and rows from JSON or XML: the constraints of domains in them.
     let made = |type_oid| call_in_type(type_oid).or_else(|| call_in_values(type_oid));
     if let Some(function) = node.as_a::<pg_sys::RangeTblFunction>() {
-        return function.types().oids().find_map(made);
+        return function.types().iter().find_map(made);
     }
     if let Some(function) = node.as_a::<pg_sys::TableFunc>() {
-        return function.types().oids().find_map(made);
+        return function.types().iter().find_map(made);
     }
     let is_servers = |call: Node<'_, pg_sys::FuncExpr>| call.funcid.to_u32() < pg_sys::FirstUnpinnedObjectId;
     match node.tag() {

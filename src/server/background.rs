@@ -250,11 +250,15 @@ calls! {
     pub fn rename(name: &CStr) = init_ps_display(name);
 }
 
-/// Only a background worker has the entry that the server looks at when it connects.
+/// Only a background worker has the entry that the server looks at when it connects, once.
 fn require_worker() {
-    if worker_pid().is_none() {
-        Error::new(Code::ERRCODE_INTERNAL_ERROR, "this process is no background worker").raise();
+    if worker_pid().is_none() || processing_mode() != pg_sys::ProcessingMode::InitProcessing {
+        Error::new(Code::ERRCODE_INTERNAL_ERROR, "this process is no background worker that can connect").raise();
     }
+}
+
+variables! {
+    fn processing_mode() -> pg_sys::ProcessingMode::Type = Mode;
 }
 
 /// Connects to a database as `role`, or as the bootstrap superuser if `role` is invalid. Does not return on failure.

@@ -27,8 +27,13 @@ impl Expression {
         /// Prepares a planned expression. Guarded; in the current memory context.
         pub fn new(node: Node<'static>) -> Expression = ExecInitExpr(node, (null_mut()));
         fn plan(node: Node<'static>) -> Node<'static> = expression_planner(node);
-        /// Prepares planned conditions that must all be true; None for an empty list. Guarded; in the current memory context.
-        pub fn conditions(list: NodeList<'static>) -> Option<Expression> = ExecInitQual(list, (null_mut()));
+        fn all(list: NodeList<'static>) -> Option<Expression> = ExecInitQual(list, (null_mut()));
+    }
+
+    /// Prepares planned conditions that must all be true; None for an empty list. Guarded; in the current memory context.
+    pub fn conditions(list: NodeList<'static>) -> Option<Expression> {
+        // The function takes no null.
+        Expression::all(list.iter().collect())
     }
 
     /// Plans an expression, and prepares it. Guarded; in the current memory context.

@@ -20,14 +20,12 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, NodeTag};
 
 use super::call::{calls, passed, returned};
 use super::column_set::ColumnSet;
 use super::compat::expression_tree_mutator;
-use crate::error::Error;
 
 /// A struct that begins with a tag, or with a struct that does.
 ///
@@ -98,9 +96,16 @@ impl<'a, T> Node<'a, T> {
         U::is_tag(self.tag()).then_some(Node(self.0.cast(), PhantomData))
     }
 
-    /// The node as a list; empty if the node is no list.
+    /// The node as a list of nodes; empty if the node is none.
     pub fn list<U: Tagged>(self) -> NodeList<'a, U> {
-        self.as_a::<pg_sys::List>().map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData))
+        let list = self.as_a::<pg_sys::List>().filter(|list| list.type_ == NodeTag::T_List);
+        list.map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData))
+    }
+
+    /// The elements of a list of integers; none for any other node.
+    pub fn ints(self) -> impl Iterator<Item = i32> {
+        let list = self.as_a::<pg_sys::List>().map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData));
+        NodeList::<i32>::iter(list)
     }
 
     /// Reads a tree in the current memory context; None for null. Guarded.
@@ -247,8 +252,8 @@ passed! {
     Option<Node<'_>> => *mut c_void = |node| node.map_or(std::ptr::null_mut(), |node| node.as_ptr().cast());
     /// Functions that take any expression are declared with this struct.
     Node<'_> => *mut pg_sys::Expr = |node| node.as_ptr().cast();
-    @[T: Tagged] NodeList<'_, T> => *mut pg_sys::List = NodeList::as_ptr;
-    @[T: Tagged] NodeList<'_, T> => *const pg_sys::List = |list| list.as_ptr();
+    @[T] NodeList<'_, T> => *mut pg_sys::List = NodeList::as_ptr;
+    @[T] NodeList<'_, T> => *const pg_sys::List = |list| list.as_ptr();
 }
 
 returned! {
@@ -256,13 +261,13 @@ returned! {
     @['a, T, R] *mut R => Node<'a, T> = |raw: *mut R| Node::known(raw.cast());
     /// Such a node, or null.
     @['a, T, R] *mut R => Option<Node<'a, T>> = |raw: *mut R| Node::from_raw(raw.cast());
-    /// A list of nodes, or null.
-    @['a, T: Tagged] *mut pg_sys::List => NodeList<'a, T> = NodeList::from_raw;
+    /// A list of these, or null.
+    @['a, T] *mut pg_sys::List => NodeList<'a, T> = NodeList::from_raw;
     /// The OIDs of a list, or of null.
-    *mut pg_sys::List => Vec<pg_sys::Oid> = |raw| NodeList::<pg_sys::Node>::from_raw(raw).oids().collect();
+    *mut pg_sys::List => Vec<pg_sys::Oid> = |raw| NodeList::<pg_sys::Oid>::from_raw(raw).iter().collect();
 }
 
-/// A list of nodes, of which it returns those of type `T`. An empty list is null.
+/// A list of nodes, of which it returns those of type `T`; or of integers or OIDs. An empty list is null.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct NodeList<'a, T = pg_sys::Node>(*mut pg_sys::List, PhantomData<&'a T>);
@@ -275,11 +280,12 @@ impl<T> Clone for NodeList<'_, T> {
 
 impl<T> Copy for NodeList<'_, T> {}
 
-impl<'a, T: Tagged> NodeList<'a, T> {
+impl<'a, T> NodeList<'a, T> {
     pub const EMPTY: NodeList<'a, T> = NodeList(std::ptr::null_mut(), PhantomData);
 
     /// # Safety
-    /// Null, or a list of nodes and nulls. The list and its nodes are valid as long as handles of them are used.
+    /// Null, or a list of nodes and nulls; of integers or OIDs if these are `T`. The list and its nodes are valid as long
+    /// as handles of them are used.
     pub const unsafe fn from_raw(list: *mut pg_sys::List) -> NodeList<'a, T> {
         NodeList(list, PhantomData)
     }
@@ -302,42 +308,54 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         self.len() == 0
     }
 
-    /// The number of elements of any type.
     pub fn len(self) -> usize {
         self.head().map_or(0, |list| usize::try_from(list.length).unwrap_or(0))
     }
 
-    /// The element with this index; None for null, and if the list is longer or of another kind.
+    /// The element with this index; None for null, and beyond the end.
     #[inline]
     fn element(self, index: usize) -> Option<Element<'a>> {
         let list = self.head().filter(|_| index < self.len())?;
-        // SAFETY: a valid list has as many cells as it says. Its tag says what they are: nodes or null, integers, or OIDs.
+        // SAFETY: a valid list has as many cells as it says. Its tag says what they are: nodes or null, or numbers, which
+        // lie in the same bytes.
         unsafe {
             let cell = *list.elements.add(index);
             match list.type_ {
                 NodeTag::T_List => Node::from_raw(cell.ptr_value.cast()).map(Element::Node),
-                NodeTag::T_IntList => Some(Element::Int(cell.int_value)),
-                NodeTag::T_OidList => Some(Element::Oid(cell.oid_value)),
-                _ => None,
+                _ => Some(Element::Number(cell.int_value)),
             }
         }
     }
 
+    fn numbers(self) -> impl Iterator<Item = i32> {
+        let number = move |index| if let Element::Number(number) = self.element(index)? { Some(number) } else { None };
+        (0..self.len()).filter_map(number)
+    }
+}
+
+/// An element of a list.
+enum Element<'a> {
+    Node(Node<'a>),
+    /// An integer, or an OID.
+    Number(i32),
+}
+
+impl NodeList<'_, i32> {
+    pub fn iter(self) -> impl Iterator<Item = i32> {
+        self.numbers()
+    }
+}
+
+impl NodeList<'_, pg_sys::Oid> {
+    pub fn iter(self) -> impl Iterator<Item = pg_sys::Oid> {
+        self.numbers().map(|number| pg_sys::Oid::from_u32(number.cast_unsigned()))
+    }
+}
+
+impl<'a, T: Tagged> NodeList<'a, T> {
     /// Returns the element with this index, from 0. None beyond the end, for null, and for a node that is no `T`.
     pub fn get(self, index: usize) -> Option<Node<'a, T>> {
         if let Element::Node(node) = self.element(index)? { node.as_a() } else { None }
-    }
-
-    /// The numbers of a list of integers.
-    pub fn ints(self) -> impl Iterator<Item = i32> {
-        let number = move |index| if let Element::Int(number) = self.element(index)? { Some(number) } else { None };
-        (0..self.len()).filter_map(number)
-    }
-
-    /// The OIDs of a list of OIDs.
-    pub fn oids(self) -> impl Iterator<Item = pg_sys::Oid> {
-        let oid = move |index| if let Element::Oid(oid) = self.element(index)? { Some(oid) } else { None };
-        (0..self.len()).filter_map(oid)
     }
 
     pub fn first(self) -> Option<Node<'a, T>> {
@@ -353,40 +371,26 @@ impl<'a, T: Tagged> NodeList<'a, T> {
         self.node().map_or(NodeList::EMPTY, |list| list.copy().list())
     }
 
-    /// A new list with a node behind those of this list of nodes, which may be one of the server. Guarded.
+    /// A new list with a node behind those of this list, which may be one of the server. Guarded.
     pub fn push(&mut self, node: Node<'a, T>) {
         *self = self.concat(NodeList::from_iter([node]));
     }
 
-    /// A new list of all elements of both, which have the same kind. Guarded.
-    pub fn concat<U: Tagged>(self, other: NodeList<'a, U>) -> NodeList<'a, T> {
-        if self.node().zip(other.node()).is_some_and(|(one, other)| one.tag() != other.tag()) {
-            Error::new(Code::ERRCODE_INTERNAL_ERROR, "lists of different kinds").raise();
-        }
-        self.joined(other.of())
-    }
-
-    // SAFETY: `concat` compares the kinds of the lists.
-    calls! {
-        fn joined(self, other: NodeList<'a, T>) -> NodeList<'a, T> = list_concat_copy(self, other);
-    }
-
-    /// The same list, for other types of elements.
+    /// The same list, for other types of nodes.
     pub const fn of<U: Tagged>(self) -> NodeList<'a, U> {
         NodeList(self.0, PhantomData)
+    }
+
+    // SAFETY: both are lists of nodes.
+    calls! {
+        /// A new list of all nodes of both. Guarded.
+        pub fn concat(self, other: NodeList<'a, T>) -> NodeList<'a, T> = list_concat_copy(self, other);
     }
 
     /// The list that `change` makes of this one, unless it is empty.
     pub fn map(self, change: impl FnOnce(Node<'a>) -> Node<'a>) -> NodeList<'a, T> {
         self.node().map(change).map_or(NodeList::EMPTY, Node::list)
     }
-}
-
-/// An element of a list.
-enum Element<'a> {
-    Node(Node<'a>),
-    Int(i32),
-    Oid(pg_sys::Oid),
 }
 
 // SAFETY: all nodes begin with these structs.
@@ -455,7 +459,7 @@ macro_rules! nodes {
     };
     (@ $name:ident ($($path:tt)+) many $to:ident) => {
         pub fn $name(self) -> NodeList<'a, pg_sys::$to> {
-            // SAFETY: a valid node, whose field is a list of nodes, or null.
+            // SAFETY: a valid node, whose field is a list of these, or null.
             unsafe { NodeList::from_raw((*self.as_ptr()).$($path)+) }
         }
     };
@@ -473,7 +477,7 @@ nodes! {
     Param = T_Param {}
     FuncExpr = T_FuncExpr { args: many Node }
     RowExpr = T_RowExpr { args: many Node }
-    RowCompareExpr = T_RowCompareExpr { families(opfamilies): many Node }
+    RowCompareExpr = T_RowCompareExpr { families(opfamilies): many Oid }
     NullTest = T_NullTest {}
     CaseTestExpr = T_CaseTestExpr {}
     NextValueExpr = T_NextValueExpr {}
@@ -482,8 +486,8 @@ nodes! {
     PlaceHolderVar = T_PlaceHolderVar { phexpr: one Node }
     TargetEntry = T_TargetEntry { expr: one Node, name(resname): text CStr }
     RangeTblEntry = T_RangeTblEntry { subquery: maybe Query, functions: many RangeTblFunction }
-    RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node, types(funccoltypes): many Node }
-    TableFunc = T_TableFunc { types(coltypes): many Node }
+    RangeTblFunction = T_RangeTblFunction { call(funcexpr): maybe Node, types(funccoltypes): many Oid }
+    TableFunc = T_TableFunc { types(coltypes): many Oid }
     RangeTblRef = T_RangeTblRef {}
     FromExpr = T_FromExpr { fromlist: many Node, quals: maybe Node }
     EState = T_EState {
@@ -503,7 +507,7 @@ nodes! {
     }
     PlannerGlobal = T_PlannerGlobal {}
     PlannerInfo = T_PlannerInfo {
-        query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many Node
+        query(parse): one Query, glob: one PlannerGlobal, processed_tlist: many TargetEntry, cte_plan_ids: many int32
     }
     RelOptInfo = T_RelOptInfo {
         subroot: maybe PlannerInfo,
@@ -546,7 +550,7 @@ nodes! {
     MaterialPath = T_MaterialPath { subpath: one Path }
     MemoizePath = T_MemoizePath { subpath: one Path }
     MergeAppendPath = T_MergeAppendPath { subpaths: many Path }
-    ModifyTablePath = T_ModifyTablePath { subpath: one Path, targets(resultRelations): many Node }
+    ModifyTablePath = T_ModifyTablePath { subpath: one Path, targets(resultRelations): many int32 }
     ProjectionPath = T_ProjectionPath { subpath: one Path }
     ProjectSetPath = T_ProjectSetPath { subpath: one Path }
     SortPath = T_SortPath | T_IncrementalSortPath { subpath: one Path }
@@ -555,7 +559,7 @@ nodes! {
     UpperUniquePath = T_UpperUniquePath { subpath: one Path }
     WindowAggPath = T_WindowAggPath { subpath: one Path }
     PlannedStmt = T_PlannedStmt {
-        plan(planTree): maybe Plan, rtable: many RangeTblEntry, relations(relationOids): many Node
+        plan(planTree): maybe Plan, rtable: many RangeTblEntry, relations(relationOids): many Oid
     }
     Plan { lefttree: maybe Plan, righttree: maybe Plan, qual: many Node, targetlist: many TargetEntry }
     CustomPath = T_CustomPath { private(custom_private): many Node }
@@ -563,7 +567,7 @@ nodes! {
     Append = T_Append { appendplans: many Plan }
     ForeignScan = T_ForeignScan { plan(scan.plan): base Plan, private(fdw_private): many Node }
     Join = T_NestLoop | T_MergeJoin | T_HashJoin {}
-    ModifyTable = T_ModifyTable { targets(resultRelations): many Node }
+    ModifyTable = T_ModifyTable { targets(resultRelations): many int32 }
     ImportForeignSchemaStmt = T_ImportForeignSchemaStmt {
         schema(remote_schema): text CStr, server(server_name): text CStr, options: many DefElem
     }

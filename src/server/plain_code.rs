@@ -132,7 +132,7 @@ fn makes_plain(node: Node<'_>) -> bool {
         | T_SQLValueFunction => type_is_plain(node.type_oid()),
         // A row comparison calls the functions of the operator families, not the operators.
         T_RowCompareExpr => {
-            node.as_a::<pg_sys::RowCompareExpr>().is_some_and(|row| row.families().oids().all(is_built_in))
+            node.as_a::<pg_sys::RowCompareExpr>().is_some_and(|row| row.families().iter().all(is_built_in))
         }
         _ => false,
     }

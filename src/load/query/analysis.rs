@@ -245,7 +245,7 @@ impl QueryAnalysis {
             is_active: Cell::new(false),
             sets: sets.collect(),
             call: self.call,
-            reads_target: plan.relations().oids().any(|oid| loaded.contains(&oid)),
+            reads_target: plan.relations().iter().any(|oid| loaded.contains(&oid)),
         }));
     }
 }

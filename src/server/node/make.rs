@@ -163,9 +163,9 @@ pub fn values<'a>(rows: NodeList<'a, pg_sys::List>, columns: &[Node<'a>]) -> Nod
     let fields = pg_sys::RangeTblEntry {
         rtekind: pg_sys::RTEKind::RTE_VALUES,
         values_lists: rows.as_ptr(),
-        coltypes: columns.iter().map(|column| column.type_oid()).collect::<NodeList<'_>>().as_ptr(),
-        coltypmods: columns.iter().map(|column| column.typmod()).collect::<NodeList<'_>>().as_ptr(),
-        colcollations: columns.iter().map(|_| pg_sys::InvalidOid).collect::<NodeList<'_>>().as_ptr(),
+        coltypes: columns.iter().map(|column| column.type_oid()).collect::<NodeList<'_, _>>().as_ptr(),
+        coltypmods: columns.iter().map(|column| column.typmod()).collect::<NodeList<'_, _>>().as_ptr(),
+        colcollations: columns.iter().map(|_| pg_sys::InvalidOid).collect::<NodeList<'_, _>>().as_ptr(),
         ..Default::default()
     };
     // SAFETY: the fields of VALUES.
@@ -187,21 +187,21 @@ impl<'a, T: Tagged> FromIterator<Option<Node<'a, T>>> for NodeList<'a, T> {
 }
 
 /// Makes a list of integers. Guarded.
-impl FromIterator<i32> for NodeList<'_> {
+impl FromIterator<i32> for NodeList<'_, i32> {
     fn from_iter<I: IntoIterator<Item = i32>>(numbers: I) -> Self {
         numbers.into_iter().fold(NodeList::EMPTY, NodeList::with_int)
     }
 }
 
 /// Makes a list of OIDs. Guarded.
-impl FromIterator<pg_sys::Oid> for NodeList<'_> {
+impl FromIterator<pg_sys::Oid> for NodeList<'_, pg_sys::Oid> {
     fn from_iter<I: IntoIterator<Item = pg_sys::Oid>>(oids: I) -> Self {
         oids.into_iter().fold(NodeList::EMPTY, NodeList::with_oid)
     }
 }
 
-impl<'a, T: Tagged> NodeList<'a, T> {
-    // SAFETY: a list that is made here, of elements of one kind.
+impl<'a, T> NodeList<'a, T> {
+    // SAFETY: a list that is made above, of elements of one kind.
     calls! {
         fn with(self, node: Option<Node<'a>>) -> NodeList<'a, T> = lappend(self, node);
         fn with_int(self, number: i32) -> NodeList<'a, T> = lappend_int(self, number);

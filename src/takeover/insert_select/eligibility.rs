@@ -113,7 +113,7 @@ fn of_defaults(parts: &[ForeignInput<'_>], insertions: &mut [Insertion]) -> Answ
 
 fn of_statement(root: Root<'_>, path: ModifyPath<'_>) -> Answer<()> {
     // An inlined CTE has no plan of its own.
-    let has_plan = root.cte_plan_ids().ints().any(|plan| plan != -1);
+    let has_plan = root.cte_plan_ids().iter().any(|plan| plan != -1);
     if root.query_level != 1 || has_plan || root.query().hasModifyingCTE {
         return no("The statement has a WITH clause.");
     }

@@ -53,7 +53,7 @@ impl Insertion {
             i32::from(self.own.is_some()),
             self.joins.map_or(0, |reach| 1 + reach as i32),
         ];
-        let numbers: NodeList<'_> = head.iter().chain(&self.columns).copied().collect();
+        let numbers: NodeList<'_, i32> = head.iter().chain(&self.columns).copied().collect();
         let nodes = self.own.unwrap_or(Nodes::NONE);
         [numbers.node(), nodes.targets.node(), nodes.quals.node()].into_iter().collect()
     }
@@ -65,7 +65,7 @@ impl Insertion {
 
     fn of_list(lists: NodeList<'_, pg_sys::List>) -> Insertion {
         let nth = |i: usize| lists.get(i).map_or(NodeList::<pg_sys::Node>::EMPTY, |list| list.list());
-        let numbers: Vec<i32> = nth(0).ints().collect();
+        let numbers: Vec<i32> = lists.first().map(|list| list.ints().collect()).unwrap_or_default();
         let own = Nodes { targets: nth(1).of().copied(), quals: nth(2).copied(), ..Nodes::NONE };
         let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
         let oid = |i: usize| pg_sys::Oid::from_u32(number(i).cast_unsigned());

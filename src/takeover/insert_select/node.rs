@@ -235,7 +235,7 @@ fn begin(state: &mut State, estate: Node<'_, pg_sys::EState>, flags: i32) -> Res
     match answer {
         Ok(()) if is_run => {
             let targets = modify.as_a::<pg_sys::ModifyTable>().map(|modify| modify.targets());
-            let place = targets.and_then(|targets| targets.ints().next()).unwrap_or(0);
+            let place = targets.and_then(|targets| targets.iter().next()).unwrap_or(0);
             // SAFETY: the state of the execution outlives the statement; the executor has locked the target.
             state.statement = Some(unsafe { Statement::begin(estate.as_ptr(), place.cast_unsigned()) });
         }

@@ -11,8 +11,8 @@ use pgrx::{PgSqlErrorCode as Code, pg_sys};
 use crate::error::{Error, Result};
 use crate::server::callback::{Unused, callback};
 use crate::server::custom_scan::{self, Methods, NO_CALLBACKS};
+use crate::server::node::Node;
 use crate::server::node::make::node;
-use crate::server::node::{Node, NodeList};
 use crate::server::unguarded::{self, Opaque};
 
 const NAME: &CStr = c"Foreign Rows";
@@ -99,8 +99,8 @@ impl Leaf {
         let plan = unsafe { Node::<pg_sys::CustomScan>::from_raw(self.custom.ss.ps.plan.cast()) };
         // Lists of integers, as `in_place_of` has made them. An empty one is null.
         let read = |index: usize| {
-            let numbers = plan.and_then(|plan| plan.private().get(index)).map(Node::list::<pg_sys::Node>);
-            numbers.into_iter().flat_map(NodeList::ints).filter_map(|number| i16::try_from(number).ok()).collect()
+            let numbers = plan.and_then(|plan| plan.private().get(index));
+            numbers.into_iter().flat_map(Node::ints).filter_map(|number| i16::try_from(number).ok()).collect()
         };
         Columns { by_quals: read(0), besides: read(1) }
     }
