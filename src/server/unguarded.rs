@@ -471,6 +471,21 @@ pub unsafe fn in_context<T>(callback: unsafe extern "C-unwind" fn(Opaque), arg: 
     }
 }
 
+/// Runs code without the callback of the innermost [`in_context`], for errors that are not about its argument.
+///
+/// # Safety
+/// A plain frame within the code of [`in_context`], in which no other callback has been added.
+pub unsafe fn out_of_context<T>(code: impl FnOnce() -> T) -> T {
+    // SAFETY: the entry of `in_context`, whose frame lasts longer than this one.
+    unsafe {
+        let own = pg_sys::error_context_stack;
+        pg_sys::error_context_stack = (*own).previous;
+        let done = code();
+        pg_sys::error_context_stack = own;
+        done
+    }
+}
+
 /// Runs a step of a plain frame in a guarded one, in which Rust code may fail and own values.
 ///
 /// # Safety

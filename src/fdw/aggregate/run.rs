@@ -87,61 +87,56 @@ pub unsafe fn aggregate(node: *mut pg_sys::ForeignScanState, scan: *mut Scan, ro
         let slot = (*node).ss.ss_ScanTupleSlot;
         let shown = Slot::from_raw(slot).arrays();
         let econtext = (*node).ss.ps.ps_ExprContext;
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: rows.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        loop {
-            let has_qual = !(*scan).qual.is_null();
-            let outcome =
-                if has_qual && step::next_decoded(scan) { RowOutcome::Row } else { guarded(|| (*scan).next_rows()) };
-            if outcome == RowOutcome::End {
-                break;
-            }
-            if !(*scan).overflows() {
-                point_plain!("scan.row");
-                if (*rows).has_queue() {
-                    Rows::convert(rows, arrays, econtext);
+        unguarded::in_context(copy_context, rows.cast(), || {
+            loop {
+                let has_qual = !(*scan).qual.is_null();
+                let outcome = if has_qual && step::next_decoded(scan) {
+                    RowOutcome::Row
+                } else {
+                    guarded(|| (*scan).next_rows())
+                };
+                if outcome == RowOutcome::End {
+                    break;
                 }
-                if outcome == RowOutcome::Short {
-                    step::convert_rest(scan, rows);
-                    guarded(|| (*rows).check_missing().or_raise());
-                }
-                let mut passes = true;
-                if has_qual {
-                    if let Some(aggregation) = (*scan).aggregation.as_ref() {
-                        show(aggregation, shown, false);
+                if !(*scan).overflows() {
+                    point_plain!("scan.row");
+                    if (*rows).has_queue() {
+                        Rows::convert(rows, arrays, econtext);
                     }
-                    unguarded::store_virtual(slot);
-                    (*econtext).ecxt_scantuple = slot;
-                    // A qual's error is not about the file, and the line may hold data that the user may not see.
-                    pg_sys::error_context_stack = context.previous;
-                    passes = unguarded::exec_qual((*scan).qual, econtext);
-                    pg_sys::error_context_stack = &raw mut context;
-                    unguarded::clear_virtual(slot);
-                }
-                if passes {
-                    step::convert_rest(scan, rows);
-                    if let Some(aggregation) = (*scan).aggregation.as_mut() {
-                        aggregation.add_row();
+                    if outcome == RowOutcome::Short {
+                        step::convert_rest(scan, rows);
+                        guarded(|| (*rows).check_missing().or_raise());
                     }
-                } else if let Some(instrument) = (*node).ss.ps.instrument.as_mut() {
-                    instrument.nfiltered1 += 1.0;
+                    let mut passes = true;
+                    if has_qual {
+                        if let Some(aggregation) = (*scan).aggregation.as_ref() {
+                            show(aggregation, shown, false);
+                        }
+                        unguarded::store_virtual(slot);
+                        (*econtext).ecxt_scantuple = slot;
+                        // A qual's error is not about the file, and the line may hold data that the user may not see.
+                        passes = unguarded::out_of_context(|| unguarded::exec_qual((*scan).qual, econtext));
+                        unguarded::clear_virtual(slot);
+                    }
+                    if passes {
+                        step::convert_rest(scan, rows);
+                        if let Some(aggregation) = (*scan).aggregation.as_mut() {
+                            aggregation.add_row();
+                        }
+                    } else if let Some(instrument) = (*node).ss.ps.instrument.as_mut() {
+                        instrument.nfiltered1 += 1.0;
+                    }
                 }
+                if (*scan).overflows() {
+                    // As float_overflow_error. This error is not about the file either.
+                    let message = "value out of range: overflow";
+                    let raise = || Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message).raise();
+                    unguarded::out_of_context(|| guarded::<()>(raise));
+                }
+                unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                unguarded::check_for_interrupts();
             }
-            if (*scan).overflows() {
-                // This error is not about the file either.
-                pg_sys::error_context_stack = context.previous;
-                // As float_overflow_error.
-                let message = "value out of range: overflow";
-                guarded::<()>(|| Error::new(Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message).raise());
-            }
-            unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-            unguarded::check_for_interrupts();
-        }
-        pg_sys::error_context_stack = context.previous;
+        });
         if let Some(aggregation) = (*scan).aggregation.as_mut() {
             aggregation.done = true;
             guarded(|| show(aggregation, shown, true));

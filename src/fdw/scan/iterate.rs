@@ -58,81 +58,72 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
             None => std::ptr::null(),
         };
         let econtext = (*node).ss.ps.ps_ExprContext;
-        let mut context = pg_sys::ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(copy_context),
-            arg: rows.cast(),
-        };
-        pg_sys::error_context_stack = &raw mut context;
-        loop {
-            let outcome = if next_decoded(scan) { RowOutcome::Row } else { guarded(|| (*scan).go_to_row()) };
-            if outcome == RowOutcome::End {
-                break;
-            }
-            point_plain!("scan.row");
-            if (*rows).has_queue() {
-                Rows::convert(rows, (*scan).pump.sink.arrays, econtext);
-            }
-            if outcome == RowOutcome::Short {
-                convert_rest(scan, rows);
-                guarded(|| (*rows).check_missing().or_raise());
-            }
-            let mut is_made = true;
-            if !filter.is_null() {
-                match (*filter).call(rows, arrays) {
-                    Made::Row | Made::Tuple(_) => (),
-                    Made::Nothing => {
-                        (*scan).pump.policy.uncount_row();
-                        is_made = false;
-                    }
-                    Made::Bad(error) => {
-                        // An error has a message.
-                        let message = CStr::from_ptr((*error).message);
-                        guarded(|| (*scan).leave_out(message));
-                        is_made = false;
+        unguarded::in_context(copy_context, rows.cast(), || {
+            loop {
+                let outcome = if next_decoded(scan) { RowOutcome::Row } else { guarded(|| (*scan).go_to_row()) };
+                if outcome == RowOutcome::End {
+                    break;
+                }
+                point_plain!("scan.row");
+                if (*rows).has_queue() {
+                    Rows::convert(rows, (*scan).pump.sink.arrays, econtext);
+                }
+                if outcome == RowOutcome::Short {
+                    convert_rest(scan, rows);
+                    guarded(|| (*rows).check_missing().or_raise());
+                }
+                let mut is_made = true;
+                if !filter.is_null() {
+                    match (*filter).call(rows, arrays) {
+                        Made::Row | Made::Tuple(_) => (),
+                        Made::Nothing => {
+                            (*scan).pump.policy.uncount_row();
+                            is_made = false;
+                        }
+                        Made::Bad(error) => {
+                            // An error has a message.
+                            let message = CStr::from_ptr((*error).message);
+                            guarded(|| (*scan).leave_out(message));
+                            is_made = false;
+                        }
                     }
                 }
-            }
-            if !is_made {
-                unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
-                unguarded::check_for_interrupts();
-                continue;
-            }
-            if !(*scan).qual.is_null() {
-                unguarded::store_virtual(slot);
-                // Core sets it after this function has returned, which is too late for a qual that reads it.
-                (*slot).tts_tableOid = (*scan).relid;
-                (*econtext).ecxt_scantuple = slot;
-                // A qual's error is not about the file, and the line may hold data that the user may not see.
-                pg_sys::error_context_stack = context.previous;
-                let passes = unguarded::exec_qual((*scan).qual, econtext);
-                pg_sys::error_context_stack = &raw mut context;
-                if !passes {
-                    let instrument = (*node).ss.ps.instrument;
-                    if !instrument.is_null() {
-                        (*instrument).nfiltered1 += 1.0;
-                    }
-                    // The file may end here, and a filled slot would count as a row.
-                    unguarded::clear_virtual(slot);
+                if !is_made {
                     unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
                     unguarded::check_for_interrupts();
                     continue;
                 }
-                convert_rest(scan, rows);
-            }
-            if let Some(check) = &mut (*scan).order {
-                // An error of a comparison is not about the file either.
-                pg_sys::error_context_stack = context.previous;
-                let column = order::follows(check, arrays);
-                pg_sys::error_context_stack = &raw mut context;
-                if column != IN_ORDER {
-                    guarded(|| (*scan).raise_out_of_order(column));
+                if !(*scan).qual.is_null() {
+                    unguarded::store_virtual(slot);
+                    // Core sets it after this function has returned, which is too late for a qual that reads it.
+                    (*slot).tts_tableOid = (*scan).relid;
+                    (*econtext).ecxt_scantuple = slot;
+                    // A qual's error is not about the file, and the line may hold data that the user may not see.
+                    let passes = unguarded::out_of_context(|| unguarded::exec_qual((*scan).qual, econtext));
+                    if !passes {
+                        let instrument = (*node).ss.ps.instrument;
+                        if !instrument.is_null() {
+                            (*instrument).nfiltered1 += 1.0;
+                        }
+                        // The file may end here, and a filled slot would count as a row.
+                        unguarded::clear_virtual(slot);
+                        unguarded::MemoryContextReset((*econtext).ecxt_per_tuple_memory);
+                        unguarded::check_for_interrupts();
+                        continue;
+                    }
+                    convert_rest(scan, rows);
                 }
+                if let Some(check) = &mut (*scan).order {
+                    // An error of a comparison is not about the file either.
+                    let column = unguarded::out_of_context(|| order::follows(check, arrays));
+                    if column != IN_ORDER {
+                        guarded(|| (*scan).raise_out_of_order(column));
+                    }
+                }
+                unguarded::store_virtual(slot);
+                break;
             }
-            unguarded::store_virtual(slot);
-            break;
-        }
-        pg_sys::error_context_stack = context.previous;
+        });
         slot
     }
 }
