@@ -126,11 +126,12 @@ impl<'a> PlannedRelation<'a> {
     /// Sets the number of rows, before and after the conditions, and the number of pages. Guarded.
     pub fn set_size(self, root: Planner<'a>, tuples: f64, pages: u32) {
         let tuples = clamped_rows(tuples);
-        // SAFETY: nothing else uses the relation.
-        unsafe { ((*self.as_ptr()).tuples, (*self.as_ptr()).pages) = (tuples, pages) };
-        let rows = clamped_rows(tuples * root.selectivity(self.conditions()));
-        // SAFETY: as above.
-        unsafe { (*self.as_ptr()).rows = rows };
+        // SAFETY: the planner's relation, to which no reference exists.
+        unsafe {
+            ((*self.as_ptr()).tuples, (*self.as_ptr()).pages) = (tuples, pages);
+            // The selectivity may depend on the number of tuples.
+            (*self.as_ptr()).rows = clamped_rows(tuples * root.selectivity(self.conditions()));
+        }
     }
 
     // SAFETY: the planner's data, and a setting.
