@@ -3,7 +3,7 @@
 
 mod dialects;
 
-use dialects::{EOLS, levels, line_end, regular};
+use dialects::{EOLS, levels, line_end, regular, regular_with};
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::line::{self, Line};
 use pg_bulk_text::naive;
@@ -87,16 +87,14 @@ fn check(d: &Dialect, data: &[u8], pieces: &[usize]) {
 /// Another kind of line end, near a record's start and far from it, in and out of quotes.
 #[test]
 fn other_line_ends() {
-    for d in regular() {
-        for eol in EOLS {
-            for other in [&b"\n"[..], b"\r", b"\n\r"] {
-                for before in [0, 1, 5, 62, 63, 64, 65, 127, 200, 5000] {
-                    for quoted in [false, true] {
-                        let quote: &[u8] = if quoted { &[d.quote] } else { b"" };
-                        let end = line_end(eol);
-                        let data = [b"1", end, b"2", end, quote, &vec![b'x'; before], other, b"yz"].concat();
-                        check(&d, &data, &[1, 3, 64, 100_000]);
-                    }
+    for (d, eol) in regular_with(&EOLS) {
+        for other in [&b"\n"[..], b"\r", b"\n\r"] {
+            for before in [0, 1, 5, 62, 63, 64, 65, 127, 200, 5000] {
+                for quoted in [false, true] {
+                    let quote: &[u8] = if quoted { &[d.quote] } else { b"" };
+                    let end = line_end(eol);
+                    let data = [b"1", end, b"2", end, quote, &vec![b'x'; before], other, b"yz"].concat();
+                    check(&d, &data, &[1, 3, 64, 100_000]);
                 }
             }
         }
@@ -119,21 +117,19 @@ fn one_line_of_a_client() {
 /// Bytes that may still become a line do not raise an error.
 #[test]
 fn lines_that_are_not_complete() {
-    for d in regular() {
-        for eol in EOLS {
-            let end = line_end(eol);
-            let mut records =
-                vec![b"2".to_vec(), [b"x".repeat(3000), b"\r".repeat(usize::from(eol == Eol::CrNl))].concat()];
-            if d.is_csv() && !d.is_literal() {
-                records.push([&[d.quote], &b"a\r\nb\nc\rd".repeat(500)[..]].concat());
-            }
-            for record in records {
-                let data = [b"1", end, &record].concat();
-                for level in levels() {
-                    for piece in [1, 64, 1000] {
-                        let outcome = read_at_once(&d, level, &data, piece);
-                        assert_eq!(outcome, ReaderResult { records: 1, error: None }, "{piece} {d:?} {eol:?}");
-                    }
+    for (d, eol) in regular_with(&EOLS) {
+        let end = line_end(eol);
+        let mut records =
+            vec![b"2".to_vec(), [b"x".repeat(3000), b"\r".repeat(usize::from(eol == Eol::CrNl))].concat()];
+        if d.is_csv() && !d.is_literal() {
+            records.push([&[d.quote], &b"a\r\nb\nc\rd".repeat(500)[..]].concat());
+        }
+        for record in records {
+            let data = [b"1", end, &record].concat();
+            for level in levels() {
+                for piece in [1, 64, 1000] {
+                    let outcome = read_at_once(&d, level, &data, piece);
+                    assert_eq!(outcome, ReaderResult { records: 1, error: None }, "{piece} {d:?} {eol:?}");
                 }
             }
         }

@@ -78,15 +78,13 @@ fn at_edge(d: &Dialect, eol: Eol, opened: bool, before: usize, bytes: &[u8]) -> 
 /// Two special bytes at each position around an edge, in and out of quotes.
 #[test]
 fn around_an_edge() {
-    for d in dialects::regular() {
+    for (d, eol) in dialects::regular_with(&EOLS) {
         let bytes = [d.quote, d.escape, d.delimiter, b'\\', b'.', b'\n', b'\r', b'\xff'];
-        for eol in EOLS {
-            for before in 0..4 {
-                for first in bytes {
-                    for second in bytes {
-                        for opened in [false, true] {
-                            check(&plan(&d, BLOCK), &at_edge(&d, eol, opened, before, &[first, second]));
-                        }
+        for before in 0..4 {
+            for first in bytes {
+                for second in bytes {
+                    for opened in [false, true] {
+                        check(&plan(&d, BLOCK), &at_edge(&d, eol, opened, before, &[first, second]));
                     }
                 }
             }
@@ -97,15 +95,13 @@ fn around_an_edge() {
 /// Escape characters that end before, on or behind an edge, and the bytes that they escape or do not escape.
 #[test]
 fn runs_of_escapes() {
-    for d in dialects::regular() {
+    for (d, eol) in dialects::regular_with(&EOLS) {
         let escape = if d.is_csv() { d.escape } else { b'\\' };
-        for eol in EOLS {
-            for behind in [&b"."[..], b".\n", b"\n", b"\r", b"\r\n", &[d.quote], d.separator.bytes()] {
-                for (length, before) in (1..6).flat_map(|length| (0..7).map(move |before| (length, before))) {
-                    let bytes = [&vec![escape; length], behind].concat();
-                    for opened in [false, true] {
-                        check(&plan(&d, BLOCK), &at_edge(&d, eol, opened, before, &bytes));
-                    }
+        for behind in [&b"."[..], b".\n", b"\n", b"\r", b"\r\n", &[d.quote], d.separator.bytes()] {
+            for (length, before) in (1..6).flat_map(|length| (0..7).map(move |before| (length, before))) {
+                let bytes = [&vec![escape; length], behind].concat();
+                for opened in [false, true] {
+                    check(&plan(&d, BLOCK), &at_edge(&d, eol, opened, before, &bytes));
                 }
             }
         }
@@ -115,16 +111,14 @@ fn runs_of_escapes() {
 /// `\.`, alone on its line or not, at every position of a file of short records.
 #[test]
 fn markers_everywhere() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            let end = line_end(eol);
-            let records = [b"1", end, b"22", end, &b"33333"[..], end].concat().repeat(12);
-            for (at, length) in (0..14).chain(BLOCK - 4..BLOCK + 9).flat_map(|at| (1..12).map(move |n| (at, n))) {
-                for marker in [&b"\\."[..], b"\\.x", b"\\\\."] {
-                    let first = [&vec![b'1'; length], end].concat();
-                    let (before, behind) = records.split_at(at);
-                    check(&plan(&d, BLOCK), &[&first, before, marker, end, behind].concat());
-                }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        let end = line_end(eol);
+        let records = [b"1", end, b"22", end, &b"33333"[..], end].concat().repeat(12);
+        for (at, length) in (0..14).chain(BLOCK - 4..BLOCK + 9).flat_map(|at| (1..12).map(move |n| (at, n))) {
+            for marker in [&b"\\."[..], b"\\.x", b"\\\\."] {
+                let first = [&vec![b'1'; length], end].concat();
+                let (before, behind) = records.split_at(at);
+                check(&plan(&d, BLOCK), &[&first, before, marker, end, behind].concat());
             }
         }
     }
@@ -151,15 +145,13 @@ fn markers_behind_a_cr() {
 /// even if it ends a line.
 #[test]
 fn invalid_bytes_near_a_chunks_end() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            for invalid in [&b"\xff"[..], b"\0", b"\xc3", b"\xe2", b"\xe2\x82", b"\xf0\x9f", b"\xf0\x9f\x98"] {
-                for before in 0..9 {
-                    for (head, tail) in [(&b""[..], &b""[..]), (b"a", b""), (b"", b"b"), (b"a", b"b")] {
-                        let end = line_end(eol);
-                        let bytes = [end, head, invalid, tail, end, end].concat();
-                        check(&plan(&d, BLOCK), &at_edge(&d, eol, false, before, &bytes));
-                    }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for invalid in [&b"\xff"[..], b"\0", b"\xc3", b"\xe2", b"\xe2\x82", b"\xf0\x9f", b"\xf0\x9f\x98"] {
+            for before in 0..9 {
+                for (head, tail) in [(&b""[..], &b""[..]), (b"a", b""), (b"", b"b"), (b"a", b"b")] {
+                    let end = line_end(eol);
+                    let bytes = [end, head, invalid, tail, end, end].concat();
+                    check(&plan(&d, BLOCK), &at_edge(&d, eol, false, before, &bytes));
                 }
             }
         }
@@ -169,16 +161,14 @@ fn invalid_bytes_near_a_chunks_end() {
 /// The beginning of a chunk's first record fits into the room before the chunk, or room is made for it.
 #[test]
 fn long_records_in_little_room() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            for length in [63, 64, 65, 200, 700] {
-                let mut file = [b"1", line_end(eol)].concat();
-                for _ in 0..3 {
-                    file.extend([&vec![b'x'; length], line_end(eol), b"2", line_end(eol)].concat());
-                }
-                for room in [0, 1, 63, 64, 1000] {
-                    check(&Plan { room, ..plan(&d, BLOCK) }, &file);
-                }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for length in [63, 64, 65, 200, 700] {
+            let mut file = [b"1", line_end(eol)].concat();
+            for _ in 0..3 {
+                file.extend([&vec![b'x'; length], line_end(eol), b"2", line_end(eol)].concat());
+            }
+            for room in [0, 1, 63, 64, 1000] {
+                check(&Plan { room, ..plan(&d, BLOCK) }, &file);
             }
         }
     }
@@ -226,14 +216,12 @@ fn huge_records() {
 /// The rest of the file can be read in order from any chunk on.
 #[test]
 fn resuming_anywhere() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            let lines: &[Fragment] =
-                &[Fragment::Bytes(b"a"), Fragment::Delimiter, Fragment::Lines, Fragment::Eol, Fragment::Edge(5)];
-            let file = file(&d, eol, &[Fragment::Bytes(b"1"), Fragment::Eol], &lines.repeat(8));
-            for number in 0..12 {
-                check(&Plan { resume: Some(number), ..plan(&d, BLOCK) }, &file);
-            }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        let lines: &[Fragment] =
+            &[Fragment::Bytes(b"a"), Fragment::Delimiter, Fragment::Lines, Fragment::Eol, Fragment::Edge(5)];
+        let file = file(&d, eol, &[Fragment::Bytes(b"1"), Fragment::Eol], &lines.repeat(8));
+        for number in 0..12 {
+            check(&Plan { resume: Some(number), ..plan(&d, BLOCK) }, &file);
         }
     }
 }
@@ -243,21 +231,14 @@ fn resuming_anywhere() {
 fn from_anything_to_anywhere() {
     let records: &[Fragment] =
         &[Fragment::Quotes, Fragment::Eol, Fragment::Lines, Fragment::Eol, Fragment::Edge(5), Fragment::Eol];
-    for d in dialects::regular() {
-        for eol in EOLS {
-            let first = [
-                Fragment::Bytes(b"\xef\xbb\xbf"),
-                Fragment::Quote,
-                Fragment::Bytes(b"1"),
-                Fragment::Quote,
-                Fragment::Eol,
-            ];
-            // Records that begin like a file with a byte order mark.
-            let records = [&first[..], records].concat().repeat(3);
-            for wrong in [&b""[..], b"\xff", b"\r\n\r"] {
-                let data = file(&d, eol, &first, &[&records[..], &[Fragment::Bytes(wrong)], &records].concat());
-                from_anything(&d, eol, &data);
-            }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        let first =
+            [Fragment::Bytes(b"\xef\xbb\xbf"), Fragment::Quote, Fragment::Bytes(b"1"), Fragment::Quote, Fragment::Eol];
+        // Records that begin like a file with a byte order mark.
+        let records = [&first[..], records].concat().repeat(3);
+        for wrong in [&b""[..], b"\xff", b"\r\n\r"] {
+            let data = file(&d, eol, &first, &[&records[..], &[Fragment::Bytes(wrong)], &records].concat());
+            from_anything(&d, eol, &data);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod dialects;
 
-use dialects::{EOLS, levels};
+use dialects::{EOLS, levels, with_line_ends};
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::line::{self, Line};
 use pg_bulk_text::scan::{CutState, Needles, Scanner};
@@ -85,35 +85,27 @@ fn shown(file: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(file))
 }
 
-/// Replaces line ends, outside and inside quotes, by `eol`, unless they are marked otherwise.
-fn with_line_ends(tokens: &[&'static [u8]], eol: Eol) -> Vec<u8> {
-    let line_end = dialects::line_end(eol);
-    tokens.iter().flat_map(|&token| if token == b"EOL" { line_end } else { token }).copied().collect()
-}
-
 /// Two structural bytes at each position around the edges of two blocks, in and out of quotes, cut at every byte.
 #[test]
 fn block_edges() {
     let bytes: &[u8] = if cfg!(miri) { b"\"\n" } else { b"\"\\\n\r,e'" };
     let places: Vec<usize> = if cfg!(miri) { vec![62] } else { (60..66).chain(125..129).collect() };
-    for d in dialects::regular() {
-        for eol in EOLS {
-            for &at in &places {
-                for &first in bytes {
-                    for &second in bytes {
-                        for opened in [false, true] {
-                            let mut file = with_line_ends(&[b"1", b"EOL"], eol);
-                            file.resize(at, b'x');
-                            if opened {
-                                file[4] = d.quote;
-                            }
-                            file.extend([first, second]);
-                            file.extend(with_line_ends(&[b"y", b"EOL"], eol));
-                            file.push(d.quote);
-                            file.extend(with_line_ends(&[b"EOL", b"z", b"EOL"], eol));
-                            check_pieces(&d, eol, &file, &[64]);
-                            check_pieces(&d, eol, &file, &[at + 1, 1, 1]);
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for &at in &places {
+            for &first in bytes {
+                for &second in bytes {
+                    for opened in [false, true] {
+                        let mut file = with_line_ends(&[&b"1"[..], b"EOL"], eol);
+                        file.resize(at, b'x');
+                        if opened {
+                            file[4] = d.quote;
                         }
+                        file.extend([first, second]);
+                        file.extend(with_line_ends(&[&b"y"[..], b"EOL"], eol));
+                        file.push(d.quote);
+                        file.extend(with_line_ends(&[&b"EOL"[..], b"z", b"EOL"], eol));
+                        check_pieces(&d, eol, &file, &[64]);
+                        check_pieces(&d, eol, &file, &[at + 1, 1, 1]);
                     }
                 }
             }
@@ -124,15 +116,13 @@ fn block_edges() {
 /// Line ends on, before and behind the edges of blocks.
 #[test]
 fn every_length() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            for length in if cfg!(miri) { 62..66 } else { 0..140 } {
-                let mut file = vec![b'x'; length];
-                file.extend(with_line_ends(&[b"EOL", b"EOL", b"y", b"EOL", b"z"], eol));
-                check_prefixes(&d, eol, &file);
-                check_pieces(&d, eol, &file, &[1]);
-                check_pieces(&d, eol, &file, &[length + 1, 1, 2]);
-            }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for length in if cfg!(miri) { 62..66 } else { 0..140 } {
+            let mut file = vec![b'x'; length];
+            file.extend(with_line_ends(&[&b"EOL"[..], b"EOL", b"y", b"EOL", b"z"], eol));
+            check_prefixes(&d, eol, &file);
+            check_pieces(&d, eol, &file, &[1]);
+            check_pieces(&d, eol, &file, &[length + 1, 1, 2]);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod dialects;
 
-use dialects::{levels, line_end};
+use dialects::{levels, line_end, with_line_ends};
 use pg_bulk_text::dialect::{Dialect, Eol};
 use pg_bulk_text::scan::{Carry, CutState, Level, Needles, Scanner};
 use proptest::prelude::*;
@@ -41,10 +41,6 @@ fn shown(file: &[u8]) -> String {
     shown.replace(&"\n".repeat(100), "<100 newlines>")
 }
 
-fn with_line_ends(tokens: &[Vec<u8>], eol: Eol) -> Vec<u8> {
-    tokens.iter().flat_map(|token| if token == b"EOL" { line_end(eol) } else { token }).copied().collect()
-}
-
 /// Few special bytes and many others: a survey searches for the last line end 4,096 bytes at a time.
 fn tokens() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let token = prop_oneof![
@@ -61,16 +57,14 @@ fn tokens() -> impl Strategy<Value = Vec<Vec<u8>>> {
 /// If a range ends with one long record, the bytes before the record are searched forwards.
 #[test]
 fn long_records() {
-    for eol in EOLS {
-        for d in dialects::regular() {
-            for blob in [15 * 4096 - 100, 16 * 4096 - 8, 17 * 4096 + 30, 40 * 4096] {
-                let newlines = [&b"x\n".repeat(blob / 2)[..], b"\""].concat();
-                for blob in [vec![b'x'; blob], [b"\"", &newlines[..]].concat(), newlines] {
-                    let tokens = [b"a,b".to_vec(), b"EOL".to_vec(), b"\"c\"".to_vec(), b"EOL".to_vec(), blob];
-                    let file = with_line_ends(&tokens, eol);
-                    check_cuts(&d, eol, &file, file.len().next_multiple_of(64));
-                    check_cuts(&d, eol, &file, 20 * 4096);
-                }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for blob in [15 * 4096 - 100, 16 * 4096 - 8, 17 * 4096 + 30, 40 * 4096] {
+            let newlines = [&b"x\n".repeat(blob / 2)[..], b"\""].concat();
+            for blob in [vec![b'x'; blob], [b"\"", &newlines[..]].concat(), newlines] {
+                let tokens = [b"a,b".to_vec(), b"EOL".to_vec(), b"\"c\"".to_vec(), b"EOL".to_vec(), blob];
+                let file = with_line_ends(&tokens, eol);
+                check_cuts(&d, eol, &file, file.len().next_multiple_of(64));
+                check_cuts(&d, eol, &file, 20 * 4096);
             }
         }
     }
@@ -120,16 +114,14 @@ proptest! {
 /// With an even or odd number of quotes, the last line end is found at any distance from the end.
 #[test]
 fn far_from_the_end() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            let all = [0, 1, 63, 64, 4094, 4095, 4096, 4097, 8191, 8192, 12345];
-            for &far in if cfg!(miri) { &all[..3] } else { &all[..] } {
-                for quotes in 0..3 {
-                    let quotes = vec![d.quote; quotes];
-                    let file = [b"1", line_end(eol), &quotes, b"2", line_end(eol), &vec![b'x'; far]].concat();
-                    check_cuts(&d, eol, &file, file.len());
-                    check_cuts(&d, eol, &[&[b'y'; 64], &file[..]].concat(), 64);
-                }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        let all = [0, 1, 63, 64, 4094, 4095, 4096, 4097, 8191, 8192, 12345];
+        for &far in if cfg!(miri) { &all[..3] } else { &all[..] } {
+            for quotes in 0..3 {
+                let quotes = vec![d.quote; quotes];
+                let file = [b"1", line_end(eol), &quotes, b"2", line_end(eol), &vec![b'x'; far]].concat();
+                check_cuts(&d, eol, &file, file.len());
+                check_cuts(&d, eol, &[&[b'y'; 64], &file[..]].concat(), 64);
             }
         }
     }
@@ -138,19 +130,16 @@ fn far_from_the_end() {
 /// An escape before the edge matters in a range without escapes, which is searched at its end only.
 #[test]
 fn an_escape_far_from_the_end() {
-    for d in dialects::regular() {
+    for (d, eol) in dialects::regular_with(&EOLS) {
         let escape = if d.is_csv() { d.escape } else { b'\\' };
-        for eol in EOLS {
-            for escapes in 1..4 {
-                for taken in [&[d.quote][..], b"\n", b"\r", b"y"] {
-                    let mut before = vec![b'x'; 64 - escapes];
-                    before[0] = d.quote;
-                    before.resize(64, escape);
-                    let end = line_end(eol);
-                    let behind =
-                        [taken, end, &[d.quote], end, &[b'x'; 5000], &[d.quote], end, b"y", end, b"z"].concat();
-                    check_ranges(&d, eol, &[&before, &behind]);
-                }
+        for escapes in 1..4 {
+            for taken in [&[d.quote][..], b"\n", b"\r", b"y"] {
+                let mut before = vec![b'x'; 64 - escapes];
+                before[0] = d.quote;
+                before.resize(64, escape);
+                let end = line_end(eol);
+                let behind = [taken, end, &[d.quote], end, &[b'x'; 5000], &[d.quote], end, b"y", end, b"z"].concat();
+                check_ranges(&d, eol, &[&before, &behind]);
             }
         }
     }
@@ -159,15 +148,13 @@ fn an_escape_far_from_the_end() {
 /// Half a line end at the end of the bytes that are not searched, in and out of quotes.
 #[test]
 fn a_line_end_at_the_edge_of_a_piece() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            for quotes in 0..3 {
-                for before in if cfg!(miri) { 4095..4096 } else { 4088..4100 } {
-                    let mut file = vec![d.quote; quotes];
-                    file.resize(before, b'x');
-                    file.extend([line_end(eol), &[b'x'; 100]].concat());
-                    check_cuts(&d, eol, &file, file.len());
-                }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for quotes in 0..3 {
+            for before in if cfg!(miri) { 4095..4096 } else { 4088..4100 } {
+                let mut file = vec![d.quote; quotes];
+                file.resize(before, b'x');
+                file.extend([line_end(eol), &[b'x'; 100]].concat());
+                check_cuts(&d, eol, &file, file.len());
             }
         }
     }
@@ -177,12 +164,10 @@ fn a_line_end_at_the_edge_of_a_piece() {
 #[test]
 #[cfg_attr(miri, ignore = "slow")]
 fn many_line_ends() {
-    for d in dialects::regular() {
-        for eol in EOLS {
-            for blocks in [255, 256, 600] {
-                let file = [line_end(eol).repeat(blocks * 64), vec![b'x'; 5000]].concat();
-                check_cuts(&d, eol, &file, file.len());
-            }
+    for (d, eol) in dialects::regular_with(&EOLS) {
+        for blocks in [255, 256, 600] {
+            let file = [line_end(eol).repeat(blocks * 64), vec![b'x'; 5000]].concat();
+            check_cuts(&d, eol, &file, file.len());
         }
     }
 }

@@ -16,6 +16,12 @@ pub fn line_end(eol: Eol) -> &'static [u8] {
     }
 }
 
+/// Replaces `EOL`, outside and inside quotes, by the line end.
+pub fn with_line_ends(tokens: &[impl AsRef<[u8]>], eol: Eol) -> Vec<u8> {
+    let bytes = |token: &[u8]| if token == b"EOL" { line_end(eol).to_vec() } else { token.to_vec() };
+    tokens.iter().flat_map(|token| bytes(token.as_ref())).collect()
+}
+
 pub fn dialect(csv: bool, delimiter: &str, quote: &str, escape: &str, null: &str, end_marker: EndMarker) -> Dialect {
     let bytes = |s: &str| Some(s.as_bytes().to_vec());
     let mut o = FormatOptions { csv, delimiter: bytes(delimiter), null: bytes(null), ..FormatOptions::default() };
@@ -62,6 +68,11 @@ pub fn regular() -> Vec<Dialect> {
         lenient(trailing(dialect(true, "|", "'", "'", "", new))),
     ]);
     regular
+}
+
+/// These dialects, each with each of the line ends.
+pub fn regular_with(eols: &[Eol]) -> Vec<(Dialect, Eol)> {
+    regular().iter().flat_map(|d| eols.iter().map(|&eol| (d.clone(), eol))).collect()
 }
 
 /// The dialects of COPY among them, and lines.
