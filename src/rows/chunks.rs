@@ -94,8 +94,8 @@ impl Chunks {
             let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.
             let is_open = is_last && !cut.ends_with_record(len);
-            let is_unclosed = is_open && (!is_compressed || cut.unclosed);
-            if cut.suspicious || is_huge || is_lost || is_unclosed {
+            let is_undecided = is_open && (!is_compressed || cut.is_undecided());
+            if cut.suspicious || is_huge || is_lost || is_undecided {
                 shared.end_at(claimed);
                 *self = Chunks::InOrder;
                 point!("ring.in_order");

@@ -19,9 +19,15 @@
 //!
 //! - In text with backslashes, the survey is valid if no escape and no carriage return crosses the edge. Otherwise it
 //!   is not used.
-//! - In CSV with a separate escape character or with lenient quotes, only the cut can find some record ends.
+//! - In CSV with a separate escape character, only the cut can find some record ends.
 //!
 //! In these cases the cut scans all bytes, at memory speed. Line numbers are exact, too.
+//!
+//! With lenient quotes, a quote that does not count changes the meaning of an earlier one, perhaps before the range. But
+//! a line start within a quoted field is followed by the closing quote, and this one by a delimiter or a line end. If the
+//! bytes behind a line start are others, it is the start of a record, whatever the bytes before are. The survey looks for
+//! such a line start near the end of the range, and searches from there ([`Cutter::known_start`]). A range without quotes
+//! is cut like any other. If neither is possible, the bytes are searched from the edge's record on.
 //!
 //! Records of COPY's binary format have no ends that a survey could count. Their ranges are not surveyed, and the cut
 //! goes from size to size ([`crate::walk`]). This takes a small part of the time that it takes to convert the records.
@@ -30,8 +36,7 @@
 //! not look for record starts. It reports bytes that may be such a marker, and one process then reads the rest of the
 //! file in order.
 //!
-//! A quote that does not count changes the meaning of an earlier one, perhaps before the range. So does a comment across the
-//! edge. In both cases the bytes are searched from the edge's record on, and such lines are read one by one.
+//! A comment across the edge changes the meaning of quotes. Then, too, the bytes are searched from the edge's record on.
 //!
 //! A chunk comes with a few bytes of what follows in the file ([`crate::reader::LOOKAHEAD`]). The message about an
 //! invalid character shows as many bytes as the character should have, even across a line end. And in CSV, COPY finds
@@ -40,6 +45,7 @@
 use memchr::memmem;
 
 use crate::dialect::{Dialect, EndMarker, Eol};
+use crate::field::{self, Opening};
 use crate::line::{lenient_line, skip_line};
 use crate::reader::RecordStart;
 use crate::scan::{self, Carry, CutState, Scanner};
@@ -47,7 +53,7 @@ use crate::walk::Walk;
 
 /// The length of a range is a multiple of this many bytes.
 pub const BLOCK: usize = 64;
-/// Most bytes between the edge's record and a range that are searched again.
+/// Most bytes between the edge's record and a range whose record ends do not follow from the edge.
 const AGAIN: u64 = 64 << 20;
 
 /// State at the boundary between two ranges. Only plain numbers: it is copied through shared memory.
@@ -64,7 +70,7 @@ pub struct Edge {
     lines: u64,
     /// Binary format: progress within the record that crosses the edge.
     walk: Walk,
-    /// `carry` is not known: a comment or a line end may cross the edge, or quotes count only at both ends of a field.
+    /// `carry` is not known: a comment or a line end may cross the edge, or a quote whose meaning is not known yet.
     is_unsure: bool,
 }
 
@@ -91,6 +97,20 @@ pub struct Survey {
     /// The range may contain an end marker. In CSV, one at its first byte is left out; in text, the first byte is taken
     /// not to be escaped.
     suspicious: bool,
+    /// The last record end, if it does not depend on the edge.
+    known: Option<Found>,
+}
+
+/// The last record end in some bytes, and the state behind them.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// Offset of the record that does not end, from the first of these bytes.
+    record: usize,
+    /// COPY's counts of lines, from the first of these bytes: before that record, and of all of them.
+    lines: (u64, u64),
+    /// [`Edge::carry`]
+    carry: Carry,
+    is_unsure: bool,
 }
 
 /// The result of a cut.
@@ -106,8 +126,6 @@ pub struct Cut {
     pub ended: bool,
     /// The range may contain an end marker or a broken record of the binary format.
     pub suspicious: bool,
-    /// A quote is open at the end of the range, and it does not count if the data end there.
-    pub unclosed: bool,
     /// The range must be searched from the edge's record on: the result is that of [`Cutter::cut_again`].
     pub unsure: bool,
 }
@@ -118,15 +136,26 @@ impl Cut {
     pub fn ends_with_record(&self, len: usize) -> bool {
         self.ended || self.end == Some(len)
     }
+
+    /// Whether the bytes behind the range decide how the line that its end cuts is read. An open quote may not count.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        self.edge.is_unsure || self.edge.carry.is_in_quote()
+    }
+}
+
+/// The cut of a range at `offset`, with the edges before and behind it.
+fn between(offset: u64, edge: Edge, next: Edge) -> Cut {
+    let end = usize::try_from(next.record.saturating_sub(offset)).ok().filter(|&end| end > 0);
+    let most_records = next.lines_before_record.saturating_sub(edge.lines_before_record);
+    Cut { edge: next, end, most_records, ..Cut::default() }
 }
 
 /// [`Cutter::cut`] of a range of `len` bytes, in a file whose records have `length` bytes each.
 fn measure(len: usize, offset: u64, edge: Edge, length: u64) -> Cut {
     let count = (offset + len as u64).saturating_sub(edge.record) / length;
-    let record = edge.record + count * length;
-    let next = Edge { record, lines_before_record: edge.lines_before_record + count, ..edge };
-    let end = usize::try_from(record.saturating_sub(offset)).ok().filter(|_| count > 0);
-    Cut { edge: next, end, most_records: count, ..Cut::default() }
+    let (record, lines_before_record) = (edge.record + count * length, edge.lines_before_record + count);
+    between(offset, edge, Edge { record, lines_before_record, ..edge })
 }
 
 /// [`Cutter::cut`] of a range of the binary format.
@@ -134,16 +163,22 @@ fn walk(range: &[u8], offset: u64, edge: Edge, fields: Option<usize>) -> Cut {
     let mut walk = edge.walk;
     let walked = walk.pass(range, offset, edge.record, fields);
     let lines_before_record = edge.lines_before_record + walked.records;
-    let end = usize::try_from(walked.record.saturating_sub(offset)).ok().filter(|_| walked.records > 0);
     let next = Edge { record: walked.record, lines_before_record, walk, ..edge };
-    Cut {
-        edge: next,
-        end,
-        most_records: walked.records,
-        ended: walked.ended,
-        suspicious: walked.is_odd,
-        ..Cut::default()
+    Cut { ended: walked.ended, suspicious: walked.is_odd, ..between(offset, edge, next) }
+}
+
+/// [`Cutter::cut`] of a range with the last record end `found`, in bytes from `base` on. `lines`: COPY's count of lines
+/// before them.
+fn pass(offset: u64, edge: Edge, base: u64, lines: u64, found: Found) -> Cut {
+    let mut next = Edge { carry: found.carry, lines: lines + found.lines.1, is_unsure: found.is_unsure, ..edge };
+    let record = base + found.record as u64;
+    // Records that end before the range belong to the first range in which a record ends.
+    if record > offset {
+        (next.record, next.lines_before_record) = (record, lines + found.lines.0);
+    } else {
+        next.is_unsure |= found.record > 0;
     }
+    between(offset, edge, next)
 }
 
 /// How record ends are found.
@@ -190,7 +225,32 @@ impl Cutter {
         let range = if self.ends == Ends::Lines { range } else { &[] };
         let ends = self.scanner.survey(range);
         let may_be = self.marker && self.scanner.has_backslash(&ends);
-        Survey { ends, suspicious: may_be && self.has_marker(range, false) }
+        let known = self.known_start(range, &ends).map(|start| {
+            let found = self.search(range, start);
+            let before = self.scanner.lines(range, &ends).saturating_sub(found.lines.1);
+            Found { lines: (before + found.lines.0, before + found.lines.1), ..found }
+        });
+        Survey { ends, suspicious: may_be && self.has_marker(range, false), known }
+    }
+
+    /// Returns the start of a record in `range`, as near to its end as can be found cheaply, where quotes count only at
+    /// both ends of a field. If a line starts within a quoted field, the next quote closes the field.
+    fn known_start(&self, range: &[u8], ends: &scan::Survey) -> Option<usize> {
+        let mut far = BLOCK;
+        while ends.from_record && self.dialect.lenient_quotes && far < 4 * range.len() {
+            let mut from = range.len().saturating_sub(far);
+            while let Some(end) = memchr::memchr2(b'\n', b'\r', range.get(from..)?) {
+                from += end + 1;
+                let Some(start) = self.scanner.eol().behind(range, from - 1) else { continue };
+                match field::opening(&self.dialect, range, start - 1, false) {
+                    Opening::Data => return Some(start),
+                    Opening::Quoted(end) => from = end,
+                    Opening::NeedMore => break,
+                }
+            }
+            far *= 4;
+        }
+        None
     }
 
     /// Whether the range consists of ASCII without a NUL.
@@ -210,62 +270,65 @@ impl Cutter {
         }
         let suspicious = self.marker && self.is_suspicious(range, survey, offset, edge);
         let begins_comment = edge.record == offset && self.scanner.may_be_comment(range);
-        if edge.is_unsure || begins_comment || survey.ends.from_record {
-            let suspicious = suspicious || offset.saturating_sub(edge.record) > AGAIN;
-            return Cut { edge, suspicious, unsure: true, ..Cut::default() };
-        }
-        let state = self.scanner.cut_surveyed(range, &survey.ends, edge.carry);
-        let mut next = Edge { carry: state.carry(), lines: edge.lines + state.seen(), ..edge };
-        if let Some(end) = state.last {
-            next.record = offset + end as u64;
-            next.lines_before_record = edge.lines + state.lines;
-        }
-        next.is_unsure = self.is_unsure(range, state.last);
-        let most_records = next.lines_before_record.saturating_sub(edge.lines_before_record);
-        Cut { edge: next, end: state.last, most_records, suspicious, ..Cut::default() }
+        // With lenient quotes, part of an end marker or of a line end may be before such a byte.
+        let may_be_cut = self.dialect.lenient_quotes && matches!(range.first(), Some(b'.' | b'\\' | b'\n'));
+        let found = match survey.known {
+            Some(found) if !may_be_cut => found,
+            _ if may_be_cut || edge.is_unsure || begins_comment || survey.ends.from_record => {
+                let suspicious = suspicious || offset.saturating_sub(edge.record) > AGAIN;
+                return Cut { edge, suspicious, unsure: true, ..Cut::default() };
+            }
+            _ => {
+                let state = self.scanner.cut_surveyed(range, &survey.ends, edge.carry);
+                let (record, lines) = (state.last.unwrap_or(0), (state.lines, state.seen()));
+                Found { record, lines, carry: state.carry(), is_unsure: self.is_unsure(range, state.last) }
+            }
+        };
+        Cut { suspicious, ..pass(offset, edge, offset, edge.lines, found) }
     }
 
-    /// Whether the bytes behind `range`, whose last line end is at `last`, decide whether a line ends in the range, or
-    /// whether the line that the edge cuts is a comment.
+    /// Whether the bytes behind `range`, whose last line end is at `last`, decide whether a line ends in the range,
+    /// whether the line that the edge cuts is a comment, or whether a quote at its end counts.
     fn is_unsure(&self, range: &[u8], last: Option<usize>) -> bool {
         let line = last.and_then(|last| range.get(last..));
         (self.scanner.eol() == Eol::Any && range.ends_with(b"\r"))
+            || (self.dialect.lenient_quotes && range.last() == Some(&self.dialect.quote))
             || line.is_some_and(|line| self.scanner.may_be_comment(line))
     }
 
     /// Cuts a range whose [`Cut::unsure`] is set. `bytes` are those from the edge's record to the end of the range.
     #[must_use]
     pub fn cut_again(&self, cut: Cut, bytes: &[u8], offset: u64, edge: Edge) -> Cut {
+        let found = self.search(bytes, 0);
+        let suspicious = cut.suspicious || (self.marker && self.csv && self.has_marker(bytes, false));
+        Cut { suspicious, ..pass(offset, edge, edge.record, edge.lines_before_record, found) }
+    }
+
+    /// Searches `bytes` for the last record end, from the record at `at` on. Lines count from there, too. Those with a
+    /// quote that does not count are read one by one.
+    fn search(&self, bytes: &[u8], mut at: usize) -> Found {
         let eol = self.scanner.eol();
-        let (mut at, mut lines, mut unclosed) = (0, edge.lines_before_record, true);
-        let mut ends = Vec::new();
-        loop {
+        let (mut lines, mut ends) = (0, Vec::new());
+        let stopped = loop {
             let mut state = CutState::stopping();
             self.scanner.cut(bytes.get(at..).unwrap_or_default(), &mut state);
             at += state.last.unwrap_or(0);
             lines += state.lines;
             if !state.stopped {
-                unclosed = state.unclosed;
-                break;
+                break false;
             }
             let line = bytes.get(at..).unwrap_or_default();
             let next = lenient_line(&self.dialect, eol, line, &mut ends)
                 .or_else(|| skip_line(&self.dialect, Some(eol), line, false).map(|(_, next, _)| next));
-            let Some(next) = next else { break };
+            let Some(next) = next else { break true };
             lines += if self.csv { Eol::count(Some(eol), line.get(..next).unwrap_or_default()) } else { 1 };
             at += next;
-        }
-        // Records that end before the range belong to the first range in which a record ends.
-        let end = usize::try_from((edge.record + at as u64).saturating_sub(offset)).ok().filter(|&end| end > 0);
-        let is_unsure = self.dialect.lenient_quotes || self.is_unsure(bytes, Some(at)) || (end.is_none() && at > 0);
-        let (at, lines_before_record) = end.map_or((0, edge.lines_before_record), |_| (at, lines));
+        };
         let behind = bytes.get(at..).unwrap_or_default();
+        let lines = (lines, lines + if self.csv { Eol::count(Some(eol), behind) } else { 0 });
+        let is_unsure = stopped || self.is_unsure(bytes, Some(at));
         let carry = if is_unsure { Carry::default() } else { self.scanner.carry_behind(behind) };
-        let record = edge.record + at as u64;
-        let lines = lines_before_record + if self.csv { Eol::count(Some(eol), behind) } else { 0 };
-        let next = Edge { carry, record, lines_before_record, lines, is_unsure, ..edge };
-        let most_records = lines_before_record - edge.lines_before_record;
-        Cut { edge: next, end, most_records, unclosed: unclosed || end.is_none(), unsure: false, ..cut }
+        Found { record: at, lines, carry, is_unsure }
     }
 
     /// Whether an end marker may end in `range`. In CSV a marker must begin a record; in text its backslash must not
@@ -276,11 +339,10 @@ impl Cutter {
         if crosses && range.starts_with(b".") {
             return true;
         }
-        // Behind an unsure edge, a record may begin here, and in text the first byte may be escaped.
         if self.csv {
-            let may_begin = edge.record == offset || edge.is_unsure;
-            return survey.suspicious || (may_begin && range.starts_with(b"\\."));
+            return survey.suspicious || (edge.record == offset && range.starts_with(b"\\."));
         }
+        // Behind an unsure edge, the first byte may be escaped.
         ((crosses || edge.is_unsure) && self.has_marker(range, true)) || (!crosses && survey.suspicious)
     }
 

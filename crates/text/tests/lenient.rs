@@ -3,12 +3,13 @@
 
 mod dialects;
 
-use dialects::{dialect, lenient, levels};
+use dialects::{EOLS, dialect, lenient, levels, line_end};
 use pg_bulk_text::chunk::BLOCK;
-use pg_bulk_text::dialect::{Dialect, EndMarker};
+use pg_bulk_text::dialect::{Dialect, EndMarker, Eol};
 use pg_bulk_text::naive::chunks::{Plan, in_chunks, in_order};
 use pg_bulk_text::naive::lenient::values;
 use pg_bulk_text::naive::{self, Cell, read_in_pieces, rows};
+use pg_bulk_text::scan::Level;
 use proptest::prelude::*;
 
 /// Reads the data in all ways; the results must be those of the description.
@@ -24,13 +25,18 @@ fn check(d: &Dialect, data: &[u8], size: usize) -> Vec<Vec<Cell>> {
             assert_eq!(found, (exact.clone(), None), "{level:?} {size} {}", context());
         }
         for readers in [1, 2] {
-            let len = (1 + size % 3) * BLOCK;
-            let plan =
-                Plan { settings: naive::settings(d, 4096, level), first: 1, len, room: size, readers, resume: None };
-            assert_eq!(in_chunks(&plan, data), in_order(&plan.settings, data), "{level:?} {plan:?} {}", context());
+            check_chunks(d, [1, 2, 3, 7, 20][size % 5], readers, level, data);
         }
     }
     expected
+}
+
+/// Reads the data in chunks; the result must be that of the data in order.
+fn check_chunks(d: &Dialect, blocks: usize, readers: usize, level: Level, data: &[u8]) {
+    let settings = naive::settings(d, 4096, level);
+    let plan = Plan { settings, first: 1, len: blocks * BLOCK, room: 64, readers, resume: None };
+    let context = || format!("{plan:?} {:?}", String::from_utf8_lossy(data));
+    assert_eq!(in_chunks(&plan, data), in_order(&plan.settings, data), "{}", context());
 }
 
 fn lenient_csv(escape: &str) -> Dialect {
@@ -72,6 +78,42 @@ fn lines_behind_a_quote_are_records() {
     ] {
         let filled = [data, &b"7,8,9,\"10\"\n".repeat(50)].concat();
         assert_eq!(check(&d, &filled, 64).len(), records + 50, "{:?}", String::from_utf8_lossy(data));
+    }
+    // One range, whose last line ends are behind its whole blocks.
+    check_chunks(&d, 3, 1, Level::best(), &[&b"1\n"[..], &[b'q'; 128], b"\na\"b\n", &b"1\n".repeat(20)].concat());
+}
+
+/// Quotes that do not count, and end markers, at each position around an edge, before ranges with and without quotes.
+#[test]
+fn around_an_edge() {
+    // So long that no line near the end of a range begins a record.
+    let long = format!("\"{}\"", "a,\n\"\"x\"\": \"\",\"\"\n\n".repeat(20));
+    let strays =
+        ["\"", "\"a", "\"a\n\\.\n", "x\"y", "\"a\"b", "\"\"\"", "\"#\n#\"z", "\"a\\\"\n", "\"a\"\r", "#\"\n\"a\"\n"];
+    let strays = [&strays[..], &["x\"y,\"a", &long]].concat();
+    let (plain, levels) = ("1,2\n".repeat(50), levels());
+    let tails = ["7,8\n", "\"7\",\"8\"\n", "5\"6,\"7\"\n", "\"\",\"\n"].map(|line| line.repeat(30));
+    let mut rests = vec![("\n", "b,\"y\"".to_string()), ("\n", format!("b,\"y\",{}", "x".repeat(150)))];
+    for tail in tails {
+        rests.extend([("\n", format!("{tail}{plain}{tail}")), (",", format!(",{plain}{tail}"))]);
+    }
+    for eol in EOLS {
+        let with = |text: &str| text.as_bytes().split(|&b| b == b'\n').collect::<Vec<_>>().join(line_end(eol));
+        for (escape, line_end) in [("\"", None), ("\\", None), ("\"", Some(eol)), ("\"", Some(Eol::Any))] {
+            let d = Dialect { line_end, ..lenient(dialect(true, ",", "\"", escape, "", EndMarker::Until17)) };
+            let dialects = ["", "#"].map(|comment| Dialect { comment: comment.into(), ..d.clone() });
+            for (stray, (separator, rest)) in
+                strays.iter().flat_map(|stray| rests.iter().map(move |rest| (stray, rest)))
+            {
+                for before in if cfg!(miri) { 8..9 } else { 2..13 } {
+                    for (d, blocks) in dialects.iter().zip([1, 3]) {
+                        let fill = "y".repeat(blocks * BLOCK - before);
+                        let data = with(&format!("1\n{fill}{separator}{stray}{rest}"));
+                        check_chunks(d, blocks, 2, levels[before % levels.len()], &data);
+                    }
+                }
+            }
+        }
     }
 }
 

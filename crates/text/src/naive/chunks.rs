@@ -157,13 +157,13 @@ pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
         assert!(!cut.suspicious || dialect.is_binary() || data.contains(&b'\\'), "other ranges are cut");
         let mut chunk = Reading::default();
         let is_huge = cut.end.is_none() && head + len >= LINE_LIMIT;
-        if cut.suspicious || (is_last && cut.unclosed) || is_huge || plan.resume == Some(number) {
+        let is_open = is_last && !cut.ends_with_record(len);
+        if cut.suspicious || (is_open && cut.is_undecided()) || is_huge || plan.resume == Some(number) {
             reader.resume(place);
             chunk.rest(reader, Some(&data[offset - head..]));
             reading.append(chunk);
             return reading;
         }
-        let is_open = is_last && !cut.ends_with_record(len);
         let end = if is_open { len } else { cut.end.unwrap_or(0) };
         if end > 0 {
             let mut at = plan.room;

@@ -10,9 +10,7 @@
 use super::Isa;
 use super::delimiter::Delimiters;
 use super::marks::{Carry, load, marks};
-use super::needles::{
-    LINES, Mode, Needles, PLAIN, RICH, SKIPS, TEXT, UNQUOTED, has_a_record_a_line, in_mode, is_lenient,
-};
+use super::needles::{LINES, Mode, Needles, PLAIN, RICH, SKIPS, TEXT, UNQUOTED, has_a_record_a_line, in_mode};
 use super::skip::Skipped;
 use crate::separator::Separator;
 
@@ -308,8 +306,6 @@ pub struct CutState {
     /// The search has ended in the line behind the last line end. The line is a comment; or a quote is not at an end of its
     /// field, where quotes count only there. So the line ends behind are not certain.
     pub stopped: bool,
-    /// Where quotes count only at both ends of a field: a quote is open at the end. It is data if the bytes end here.
-    pub unclosed: bool,
 }
 
 impl CutState {
@@ -424,9 +420,6 @@ fn cut_mode<I: Isa, const MODE: u8, const WATCH: bool>(isa: I, n: &Needles, data
     (state.carry, state.scanned, state.seen) = (edge, at, seen);
     if WATCH {
         state.odd = odd;
-    }
-    if is_lenient(MODE) {
-        state.unclosed = carry.is_in_quote();
     }
     if let Some((end, lines)) = last.end() {
         (state.last, state.lines) = (Some(end), lines);

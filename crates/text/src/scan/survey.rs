@@ -13,7 +13,8 @@
 //!
 //! Quotes in comments have no meaning. Take a line that begins as a comment does, and has an odd number of quotes. Either
 //! it is a comment, or quotes are open before it. Behind it quotes are closed in both cases. So only the quotes behind the
-//! last such line count. With lenient quotes, or escapes in a comment, ranges are searched from the start of a record.
+//! last such line count. With escapes in a comment, ranges are searched from the start of a record; with lenient quotes,
+//! ranges with quotes.
 
 use super::Scanner;
 use super::kernel::CutState;
@@ -75,7 +76,13 @@ impl Scanner {
         let sums = self.sums(data, false);
         let has_escapes = sums.special && matches!(self.needles.mode, Mode::Text | Mode::CsvEscape);
         let search = match self.needles.mode {
-            Mode::CsvLenient | Mode::CsvEscapeLenient => Search::FromRecord,
+            // A sum of quotes does not say which of them count.
+            Mode::CsvLenient | Mode::CsvEscapeLenient
+                if !data.len().is_multiple_of(64)
+                    || memchr::memchr2(self.needles.quote, self.needles.escape, data).is_some() =>
+            {
+                Search::FromRecord
+            }
             Mode::CsvEscape if has_escapes && self.needles.comment().is_some() => Search::FromRecord,
             Mode::CsvEscape if has_escapes => Search::All,
             // A lone newline ends no line with `\r\n`, but it is a counted line end.
@@ -154,6 +161,11 @@ impl Scanner {
     #[must_use]
     pub fn has_backslash(&self, survey: &Survey) -> bool {
         survey.sums.special || self.needles.special() != b'\\'
+    }
+
+    /// Number of counted line ends in a surveyed range.
+    pub(crate) fn lines(&self, data: &[u8], survey: &Survey) -> u64 {
+        survey.sums.lines + Eol::count(Some(self.needles.eol), data.as_chunks::<64>().1)
     }
 
     /// State behind `data`, the start of a line that is no comment.
