@@ -85,7 +85,7 @@ pub fn upper_paths(
         // As the scan that core would aggregate.
         Processes::One { is_safe: input.cheapest().is_some_and(|path| path.parallel_safe) }
     };
-    // SAFETY: this function looks at no path of the output.
+    // SAFETY: neither this function nor core holds a path of the output: core calls this before set_cheapest (planner.c).
     unsafe { output.add_upper(root, cost, private, by) };
     Ok(())
 }

@@ -83,7 +83,7 @@ fn share(scan: &mut Scan, place: SharedPlace) -> Option<Memory<Shared>> {
     let places = places(scan);
     let shared = Shared::new(scan.rows.as_ref()?, &list, places);
     // SAFETY: `estimate` has asked for memory for the same list. The leader forgets it before it is released.
-    Some(unsafe { Memory::write(place.0, &list.image, shared) })
+    Some(unsafe { Memory::write(place.0, list.image, shared) })
 }
 
 /// The parallel context of a scan's workers.

@@ -111,7 +111,8 @@ impl<'r> RelationFile<'r> {
 
     fn open(&self, segment: u32, flags: i32) -> Result<TransientFile> {
         let path = self.segment_path(segment);
-        // SAFETY: a guarded call with a valid string. Only the result closes the descriptor.
+        // SAFETY: a guarded call with a valid string. The result closes the descriptor, unless the end of the subtransaction
+        // does. Results stay in guarded frames, which unwind before that.
         let file = unsafe {
             let fd = pg_sys::OpenTransientFile(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | flags);
             (fd >= 0).then(|| TransientFile(ManuallyDrop::new(File::from_raw_fd(fd))))

@@ -92,6 +92,7 @@ impl SharedSorts {
             }
             let most = i32::try_from(participants).unwrap_or(0);
             let each = size_of::<SortTally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
+            let count = count.min(pg_sys::dsm_segment_map_length(segment) / each);
             let sorts = SharedSorts { segment, count, each };
             for place in (0..count).filter_map(|number| sorts.place(number)) {
                 pg_sys::tuplesort_attach_shared(place.add(size_of::<SortTally>()).cast(), segment);

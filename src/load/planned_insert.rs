@@ -212,18 +212,22 @@ pub fn insert_from<'a>(
     CString::new(parts.concat()).unwrap_or_default()
 }
 
-/// Analyzes, rewrites and plans one statement. Returns its queries, and the plan if there is one query. They are in the
-/// current memory context.
+/// Analyzes, rewrites and plans the first statement of a text. Returns its queries, and the plan if there is one query. They are
+/// in the current memory context.
 ///
 /// # Safety
-/// A plain frame in a subtransaction.
+/// A plain frame in a subtransaction; a string that outlives the result.
 unsafe fn plan<'a>(text: *const c_char) -> (NodeList<'a, pg_sys::Query>, Option<Node<'a, pg_sys::PlannedStmt>>) {
-    // SAFETY: a plain frame, in which nothing has a destructor; the text is one statement.
+    // SAFETY: a plain frame, in which nothing has a destructor; the text is a string.
     unsafe {
         c::PushActiveSnapshot(c::GetTransactionSnapshot());
-        let parsed = c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
-        let raw = (*(*parsed).elements).ptr_value.cast::<pg_sys::RawStmt>();
-        let query = c::parse_analyze_fixedparams(raw, text, std::ptr::null(), 0, std::ptr::null_mut());
+        let parsed =
+            NodeList::<pg_sys::RawStmt>::from_raw(c::raw_parser(text, pg_sys::RawParseMode::RAW_PARSE_DEFAULT));
+        let Some(raw) = parsed.first() else {
+            c::PopActiveSnapshot();
+            return (NodeList::EMPTY, None);
+        };
+        let query = c::parse_analyze_fixedparams(raw.as_ptr(), text, std::ptr::null(), 0, std::ptr::null_mut());
         // The statement does not run, so pg_stat_statements must not count it.
         (*query).queryId = 0;
         let list = c::pg_rewrite_query(query);

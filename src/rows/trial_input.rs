@@ -3,7 +3,7 @@
 //! Not in release builds. Tests of decoders in a server call it (decoding_trial.rs, receiving_trial.rs), and so do fuzz
 //! targets, which include this file (fuzz/server). So it uses nothing of the project, only pgrx.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::panic::AssertUnwindSafe;
 
 use pgrx::memcxt::PgMemoryContexts;
@@ -15,6 +15,7 @@ pub struct Input {
     function: pg_sys::FmgrInfo,
     typioparam: pg_sys::Oid,
     typmod: i32,
+    is_received: bool,
     length: i16,
     by_value: bool,
     /// Memory for the result of one call.
@@ -43,7 +44,15 @@ impl Input {
             pg_sys::fmgr_info(id, &raw mut function);
             pg_sys::get_typlenbyval(oid, &raw mut length, &raw mut by_value);
         }
-        Input { function, typioparam, typmod, length, by_value, memory: PgMemoryContexts::new("decoding trial") }
+        Input {
+            function,
+            typioparam,
+            typmod,
+            is_received,
+            length,
+            by_value,
+            memory: PgMemoryContexts::new("decoding trial"),
+        }
     }
 
     /// The bytes of a value. For a pass-by-value type, those of the datum.
@@ -60,7 +69,10 @@ impl Input {
             // SAFETY: this function's contract covers the value; a varlena has its length in its header.
             _ => unsafe {
                 let address = datum.cast_mut_ptr::<u8>();
-                let length = length.unwrap_or_else(|| pgrx::varsize_any(address.cast()));
+                let length = match self.length {
+                    -2 => CStr::from_ptr(address.cast()).to_bytes_with_nul().len(),
+                    _ => length.unwrap_or_else(|| pgrx::varsize_any(address.cast())),
+                };
                 std::slice::from_raw_parts(address, length).to_vec()
             },
         }
@@ -68,6 +80,9 @@ impl Input {
 
     /// Returns the bytes of the input function's result, or its error.
     pub fn read(&self, field: &[u8]) -> Result<Vec<u8>, String> {
+        if self.is_received {
+            return Err("a receive function".to_owned());
+        }
         let text = CString::new(field).map_err(|_| "a NUL".to_owned())?;
         // SAFETY: the function gets a string; its result is copied before it is freed.
         self.call(|| unsafe {
@@ -79,6 +94,9 @@ impl Input {
 
     /// Returns the bytes of the receive function's result, or its error. It must take all bytes.
     pub fn receive(&self, field: &[u8]) -> Result<Vec<u8>, String> {
+        if !self.is_received {
+            return Err("an input function".to_owned());
+        }
         let len = i32::try_from(field.len()).map_err(|_| "too long".to_owned())?;
         let mut field = [field, &[0]].concat();
         let data = field.as_mut_ptr().cast::<c_char>();

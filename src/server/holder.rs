@@ -103,15 +103,15 @@ pub fn has_one_snapshot() -> bool {
 /// Raises a serialization failure if the row that has a key is not visible to the snapshot of a REPEATABLE READ or
 /// SERIALIZABLE transaction (ExecCheckTIDVisible, nodeModifyTable.c).
 /// Guarded.
-pub fn check_visible(heap: Relation<'_>, row: &pg_sys::ItemPointerData) -> Result<()> {
+pub fn check_visible(HeapRow { heap, tid: mut row }: HeapRow<'_>) -> Result<()> {
     let heap = heap.as_ptr();
     if !has_one_snapshot() {
         return Ok(());
     }
-    // SAFETY: guarded calls on an open relation, a copy of the TID and an own slot.
+    // SAFETY: guarded calls on an open heap, a copy of the TID of one of its rows and an own slot. A statement has an active
+    // snapshot.
     unsafe {
         let slot = pg_sys::table_slot_create(heap, std::ptr::null_mut());
-        let mut row = *row;
         let is_there =
             pg_sys::table_tuple_fetch_row_version(heap, &raw mut row, &raw mut pg_sys::SnapshotAnyData, slot);
         let mut sees = is_there && pg_sys::table_tuple_satisfies_snapshot(heap, slot, pg_sys::GetActiveSnapshot());
@@ -157,7 +157,7 @@ impl<'a> HeapRow<'a> {
 /// Deletes a row of the table that has a key. Returns false if it was deleted or updated meanwhile. Waits for
 /// transactions that have locked the row. Guarded.
 pub fn delete(row: HeapRow<'_>) -> Result<bool> {
-    check_visible(row.heap, &row.tid)?;
+    check_visible(row)?;
     match heap_delete(row) {
         pg_sys::TM_Result::TM_Ok => Ok(true),
         pg_sys::TM_Result::TM_Updated if has_one_snapshot() => Err(serialization_failure("update")),

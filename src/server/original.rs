@@ -212,7 +212,8 @@ pub struct Caught {
 /// # Safety
 /// A plain frame.
 pub unsafe fn catch<T: Copy>(step: impl FnOnce() -> T) -> Result<T, Caught> {
-    // SAFETY: the caller's frame is plain; the original is pushed while the step runs, and stays until then.
+    // SAFETY: the caller's frame is plain. `watch` pops the original before it moves into the result; the step runs in a guard,
+    // so neither a panic nor a jump passes this frame.
     unsafe {
         let mut original = Original::new();
         let mut done = None;

@@ -222,7 +222,7 @@ impl<T: Shareable> Memory<T> {
     /// # Safety
     /// The memory has the size, is aligned for any type, and stays as long as the result is used. No
     /// other process reads it yet.
-    pub unsafe fn write(place: *mut c_void, image: &Image, task: T) -> Memory<T> {
+    pub unsafe fn write(place: *mut c_void, image: Image, task: T) -> Memory<T> {
         let head = place.cast::<Head<T>>();
         // SAFETY: the memory has room for the head and the arrays, and no other user yet.
         unsafe {
@@ -336,7 +336,7 @@ impl<T: Task> Team<T> {
                 pg_sys::shm_toc_insert((*context).toc, key, space);
                 space
             });
-            let memory = Memory::write(memory, &image, task);
+            let memory = Memory::write(memory, image, task);
             let usages = usages.cast::<WorkerUsage>();
             (0..workers).for_each(|i| usages.add(i).write(WorkerUsage::default()));
             let queues = queues.cast::<u8>();

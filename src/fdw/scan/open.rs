@@ -51,7 +51,7 @@ pub fn begin(mut node: ScanNode<'_>, flags: i32) -> Result<()> {
     if flags.cast_unsigned() & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 {
         return Ok(());
     }
-    // SAFETY: the scan ends with the node.
+    // SAFETY: callbacks use the parts until EndForeignScan; the scan, which is dropped later, does not touch them then.
     let (row, econtext, relation) = unsafe { node.parts() };
     let (relid, estate) = (relation.oid(), node.estate());
     let options = TableOptions::of_table(relid)?;

@@ -238,7 +238,7 @@ impl Join {
     }
 
     /// In a worker: ends the plan. Guarded.
-    pub fn end(&self) {
+    pub fn end(self) {
         if !self.query.is_null() {
             // SAFETY: guarded calls on a started query.
             unsafe {
@@ -275,12 +275,7 @@ pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
         if i32::from((*slot).tts_nvalid) < natts {
             unguarded::slot_getsomeattrs_int(slot, natts);
         }
-        let sets = &raw const (*join).sets;
-        for i in 0..(*sets).len() {
-            let at = *(*sets).as_ptr().add(i);
-            *arrays.values().add(at) = *(*slot).tts_values.add(at);
-            *arrays.nulls().add(at) = *(*slot).tts_isnull.add(at);
-        }
+        arrays.take(&*(&raw const (*join).sets), Slot::from_raw(slot).arrays());
         true
     }
 }

@@ -195,7 +195,8 @@ impl Leader {
             if let Some(&(index, _, holder)) = keys.iter().find(is_duplicate).or_else(|| keys.iter().find(is_taken)) {
                 let (reason, complaint) = reason_at(&reasons, index);
                 if reason == RemovalReason::Duplicate && holder != 0 {
-                    holder::check_visible(relation, &row_of(holder))?;
+                    // SAFETY: the search has found the holder in the relation, which is locked for writing.
+                    holder::check_visible(unsafe { HeapRow::new(relation, row_of(holder)) })?;
                 }
                 let (position, behind) = if keep == Keep::New { (!position, !behind) } else { (position, behind) };
                 // SAFETY: `in_file_order` has found the row among those that the load has put into the relation.

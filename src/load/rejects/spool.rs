@@ -142,20 +142,18 @@ impl Spool {
             }
             None => rest.split_off(..len).map(<[u8]>::to_vec),
         };
-        let row = MemoryContext::current().child(c"pg_bulk reject");
         for _ in 0..self.count() {
             pgrx::check_for_interrupts!();
             let len = read(8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
             let bytes = len.and_then(|len| usize::try_from(len).ok()).and_then(&mut read);
             let reject = bytes.as_deref().and_then(Reject::read).ok_or_else(damaged)?;
+            let row = MemoryContext::current().child(c"pg_bulk reject");
             let entered = row.enter();
             look(reject)?;
             drop(entered);
             // SAFETY: a guarded call; what was allocated for this reject is not used any more.
-            unsafe { pg_sys::MemoryContextReset(row.as_ptr()) };
+            unsafe { row.delete() };
         }
-        // SAFETY: as above.
-        unsafe { row.delete() };
         Ok(())
     }
 

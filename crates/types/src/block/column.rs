@@ -214,7 +214,7 @@ impl Down<'_> {
         decode: impl Fn(&[u8], &mut Arena) -> Option<Datum>,
     ) {
         let mut others = [Other::default(); ROWS];
-        // SAFETY: the span is roomy, since there is a marker.
+        // SAFETY: the span is roomy, by this function's contract.
         let count = unsafe { self.sort_out(quote, null, &mut others) };
         let slots = if S::NEEDS_SLOT { count * SLOT } else { 0 };
         let mut unused = [0; SLOT];

@@ -73,7 +73,7 @@ impl WrittenTable {
                     let is_taken = holder.ip_posid != 0;
                     let is_own = is_taken && new.has(&holder);
                     if is_taken && !is_own && keep == Keep::Old {
-                        guarded(|| holder::check_visible(relation, &holder).or_raise());
+                        guarded(|| holder::check_visible(HeapRow::new(relation, holder)).or_raise());
                     }
                     if is_taken && keep == Keep::Old {
                         return guarded(|| leader.remove_row(row, place, indexes, arbiter).or_raise());

@@ -11,7 +11,7 @@ use crate::server::unguarded::{self as c, guard};
 /// The referenced columns of a relation's new rows.
 #[derive(Debug)]
 pub struct Offer {
-    pub columns: Vec<i16>,
+    columns: Vec<i16>,
     /// The columns' values, and the row's number.
     store: Tuplestore,
     values: *mut pg_sys::Datum,
@@ -22,15 +22,16 @@ pub struct Offer {
 
 impl Offer {
     /// Makes an offer of some columns of a relation. Guarded; allocates in the current memory context.
-    pub fn new(relation: Relation<'_>, columns: Vec<i16>, memory: i32) -> Offer {
+    pub fn new(relation: Relation<'_>, mut columns: Vec<i16>, memory: i32) -> Offer {
+        let own = |attnum: i16| relation.descriptor().attribute(usize::try_from(attnum - 1).ok()?);
+        columns.retain(|&attnum| own(attnum).is_some());
         let count = columns.len() + 1;
         // SAFETY: guarded calls; the descriptor lives in the current memory context, as the store does. The query finds
         // columns by name, and does not use the number.
         unsafe {
             let descriptor = pg_sys::CreateTemplateTupleDesc(i32::try_from(count).unwrap_or(1));
             for (i, &attnum) in columns.iter().enumerate() {
-                let at = usize::try_from(attnum - 1).unwrap_or(usize::MAX);
-                let Some(own) = relation.descriptor().attribute(at) else { continue };
+                let Some(own) = own(attnum) else { continue };
                 let to = i16::try_from(i + 1).unwrap_or(i16::MAX);
                 pg_sys::TupleDescInitEntry(descriptor, to, own.attname.data.as_ptr(), own.atttypid, own.atttypmod, 0);
                 pg_sys::TupleDescInitEntryCollation(descriptor, to, own.attcollation);
@@ -46,6 +47,10 @@ impl Offer {
                 memory,
             }
         }
+    }
+
+    pub fn columns(&self) -> &[i16] {
+        &self.columns
     }
 
     /// Adds a row.

@@ -70,7 +70,7 @@ fn beside(leader: &Leader, check: &KeyCheck, query: &KeyQuery) -> Beside {
         return Beside { rows: None, alone: false };
     };
     let rows = table_of(check, number).and_then(|table| {
-        let offer = table.offers.iter().find(|offer| offer.columns == query.referenced)?;
+        let offer = table.offers.iter().find(|offer| offer.columns() == query.referenced)?;
         Some(offer.rows(&table.removed))
     });
     Beside { rows, alone: check.as_truncated }
