@@ -275,7 +275,7 @@ pub unsafe fn next(join: *const Join, arrays: RowArrays) -> bool {
         if i32::from((*slot).tts_nvalid) < natts {
             unguarded::slot_getsomeattrs_int(slot, natts);
         }
-        arrays.take(&*(&raw const (*join).sets), Slot::from_raw(slot).arrays());
+        arrays.take(&(*join).sets, Slot::from_raw(slot).arrays());
         true
     }
 }
