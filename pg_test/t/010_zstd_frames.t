@@ -53,6 +53,7 @@ my %frames = (
 	'a frame without a checksum' => 'zstd -q -1 --no-check -c plain',
 	'a frame that looks back far' => "zstd -q --zstd=$far -c plain",
 	'a frame that looks back further than the ring reaches' => 'zstd -q -1 --long=26 -c < plain',
+	'a frame of quoted values without the last line end' => q{sed 's/[^,]*/"&"/g' plain | head -c -1 | zstd -q -1 -c},
 	'two frames' => 'split -n l/2 plain part.; for p in part.*; do zstd -q -1 -c $p; done',
 	'a long frame, one to skip, and short ones' =>
 		q{head -n 900000 plain | zstd -q -1 -c; printf 'P*M\030\003\000\000\000abc'; tail -n 100000 plain | split -l 11000 --filter='zstd -q -1 -c' -});

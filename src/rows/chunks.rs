@@ -91,10 +91,10 @@ impl Chunks {
             mark(claimed, place);
             let cut = stream.cut(&mut uncut, cutter, &survey, edge)?;
             stages.lap(&mut watch, Stage::Cut);
-            let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
+            let is_huge = offset + len as u64 - edge.record >= LINE_LIMIT as u64;
             // The file may have grown since, and its last record with it.
             let is_open = is_last && !cut.ends_with_record(len);
-            let is_undecided = is_open && (!is_compressed || cut.is_undecided());
+            let is_undecided = is_open && (!is_compressed || cutter.is_undecided(&cut));
             if cut.suspicious || is_huge || is_lost || is_undecided {
                 shared.end_at(claimed);
                 *self = Chunks::InOrder;

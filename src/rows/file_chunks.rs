@@ -301,7 +301,7 @@ impl Listed {
         let cut = stream.cut(&mut uncut, cutter, &survey, edge)?;
         stages.lap(&mut watch, Stage::Cut);
         let is_last = offset + len as u64 >= size;
-        let is_huge = cut.end.is_none() && offset + len as u64 - edge.record >= LINE_LIMIT as u64;
+        let is_huge = offset + len as u64 - edge.record >= LINE_LIMIT as u64;
         if cut.suspicious || is_huge || (is_last && !cut.ends_with_record(len)) {
             state.ended.store(1, SeqCst);
             reserve(if self.takes_ids { most_records(rows, place.offset)? } else { 0 })?;

@@ -136,12 +136,6 @@ impl Cut {
     pub fn ends_with_record(&self, len: usize) -> bool {
         self.ended || self.end == Some(len)
     }
-
-    /// Whether the bytes behind the range decide how the line that its end cuts is read. An open quote may not count.
-    #[must_use]
-    pub fn is_undecided(&self) -> bool {
-        self.edge.is_unsure || self.edge.carry.is_in_quote()
-    }
 }
 
 /// The cut of a range at `offset`, with the edges before and behind it.
@@ -285,6 +279,14 @@ impl Cutter {
             }
         };
         Cut { suspicious, ..pass(offset, edge, offset, edge.lines, found) }
+    }
+
+    /// Whether the data, whose last range has this cut, must be read in order from its edge on: how many records it has is
+    /// not known. With lenient quotes, an open quote may not count.
+    #[must_use]
+    pub fn is_undecided(&self, cut: &Cut) -> bool {
+        let may_count = self.dialect.lenient_quotes && (cut.edge.is_unsure || cut.edge.carry.is_in_quote());
+        may_count || (cut.end.is_none() && cut.edge.is_unsure)
     }
 
     /// Whether the bytes behind `range`, whose last line end is at `last`, decide whether a line ends in the range,

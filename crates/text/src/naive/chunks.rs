@@ -156,9 +156,9 @@ pub fn in_chunks(plan: &Plan, data: &[u8]) -> Reading {
         }
         assert!(!cut.suspicious || dialect.is_binary() || data.contains(&b'\\'), "other ranges are cut");
         let mut chunk = Reading::default();
-        let is_huge = cut.end.is_none() && head + len >= LINE_LIMIT;
+        let is_huge = head + len >= LINE_LIMIT;
         let is_open = is_last && !cut.ends_with_record(len);
-        if cut.suspicious || (is_open && cut.is_undecided()) || is_huge || plan.resume == Some(number) {
+        if cut.suspicious || (is_open && cutter.is_undecided(&cut)) || is_huge || plan.resume == Some(number) {
             reader.resume(place);
             chunk.rest(reader, Some(&data[offset - head..]));
             reading.append(chunk);
