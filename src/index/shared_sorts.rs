@@ -85,14 +85,13 @@ impl SharedSorts {
     pub fn attach(handle: u32, count: usize, participants: usize) -> Result<SharedSorts> {
         // SAFETY: guarded calls.
         unsafe {
+            let most = i32::try_from(participants).unwrap_or(0);
+            let each = size_of::<SortTally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
             let segment = pg_sys::dsm_attach(handle);
-            if segment.is_null() {
+            if segment.is_null() || pg_sys::dsm_segment_map_length(segment) / each < count {
                 let message = "could not map dynamic shared memory segment";
                 return Err(Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message));
             }
-            let most = i32::try_from(participants).unwrap_or(0);
-            let each = size_of::<SortTally>() + pg_sys::tuplesort_estimate_shared(most).next_multiple_of(ALIGN);
-            let count = count.min(pg_sys::dsm_segment_map_length(segment) / each);
             let sorts = SharedSorts { segment, count, each };
             for place in (0..count).filter_map(|number| sorts.place(number)) {
                 pg_sys::tuplesort_attach_shared(place.add(size_of::<SortTally>()).cast(), segment);

@@ -96,7 +96,7 @@ impl<'a, T> Node<'a, T> {
         U::is_tag(self.tag()).then_some(Node(self.0.cast(), PhantomData))
     }
 
-    /// The node as a list of nodes; empty if the node is none.
+    /// The node as a list of nodes; empty if the node is no such list.
     pub fn list<U: Tagged>(self) -> NodeList<'a, U> {
         let list = self.as_a::<pg_sys::List>().filter(|list| list.type_ == NodeTag::T_List);
         list.map_or(NodeList::EMPTY, |list| NodeList(list.as_ptr(), PhantomData))
@@ -316,8 +316,8 @@ impl<'a, T> NodeList<'a, T> {
     #[inline]
     fn element(self, index: usize) -> Option<Element<'a>> {
         let list = self.head().filter(|_| index < self.len())?;
-        // SAFETY: a valid list has as many cells as it says. Its tag says what they are: nodes or null, or numbers, which
-        // lie in the same bytes.
+        // SAFETY: a valid list has as many cells as it says. Cells are nodes or null, or numbers, according to its tag. Integers
+        // and OIDs lie in the same bytes.
         unsafe {
             let cell = *list.elements.add(index);
             match list.type_ {

@@ -281,16 +281,16 @@ impl Cutter {
         Cut { suspicious, ..pass(offset, edge, offset, edge.lines, found) }
     }
 
-    /// Whether the data, whose last range has this cut, must be read in order from its edge on: how many records it has is
-    /// not known. With lenient quotes, an open quote may not count.
+    /// Whether the number of records behind this cut of the data's last range is unknown. With lenient quotes, an open quote
+    /// may not count.
     #[must_use]
     pub fn is_undecided(&self, cut: &Cut) -> bool {
         let may_count = self.dialect.lenient_quotes && (cut.edge.is_unsure || cut.edge.carry.is_in_quote());
         may_count || (cut.end.is_none() && cut.edge.is_unsure)
     }
 
-    /// Whether the bytes behind `range`, whose last line end is at `last`, decide whether a line ends in the range,
-    /// whether the line that the edge cuts is a comment, or whether a quote at its end counts.
+    /// Whether the bytes behind `range` decide one of these: a line ends in the range, the line that the edge cuts is a
+    /// comment, or a quote at its end counts. The range's last line end is at `last`.
     fn is_unsure(&self, range: &[u8], last: Option<usize>) -> bool {
         let line = last.and_then(|last| range.get(last..));
         (self.scanner.eol() == Eol::Any && range.ends_with(b"\r"))

@@ -151,7 +151,7 @@ impl Spool {
             let entered = row.enter();
             look(reject)?;
             drop(entered);
-            // SAFETY: a guarded call; what was allocated for this reject is not used any more.
+            // SAFETY: a guarded call; nothing uses memory of this reject any more.
             unsafe { row.delete() };
         }
         Ok(())
